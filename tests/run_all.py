@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def other_environment(here: tuple[int, int]) -> Python | None:
-    """An environment with this project on another Python, passing over those that cannot have it."""
+    """An environment with this project on another Python, passing over those that fail."""
     for python in preferred(here, set(working_pythons())):
         folder = ROOT / f".venv-tests-{python.version[0]}.{python.version[1]}"
         inside = folder / "bin" / "python"
