@@ -84,9 +84,14 @@ def fast_canonical(value: Any) -> bytes | None:
         # prints 1e-9 to 1e-4 and nowhere else.
         if b"null" in text and not _all_finite(value):
             return None
-        if _PRINTED_OTHERWISE.search(text):
+        if not is_printed_alike(text):
             return print_canonical(value)
     return text
+
+
+def is_printed_alike(text: bytes) -> bool:
+    """Whether every float in JSON text printed by orjson is as the standard library prints it."""
+    return _PRINTED_OTHERWISE.search(text) is None
 
 
 def print_canonical(value: Json) -> bytes:

@@ -1,0 +1,139 @@
+"""Digests: SHA-256 over the canonical form, chained step by step.
+
+`docs/evidence-format.md` gives the formula with a worked example, so that any program can
+recompute it. States enter by the SHA-256 of their canonical form, large arrays by dtype, shape and
+SHA-256, so that a long episode is sealed in constant memory.
+
+A digest shows that evidence was altered. It does not show who made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from envbench.evidence.portable import canonical
+from envbench.evidence.record import StepColumns, reward_json
+
+SCHEMA = "envbench.episode/v1"
+
+TRAJECTORY_HEAD = ("case_digest", "initial", "max_steps", "options", "schema", "seed", "spaces")
+"""Keys of `.data` that open the trajectory's chain, beside the hash of the initial state."""
+
+TRAJECTORY_FOOT = ("audit", "ending", "errors", "output", "termination")
+"""Keys of `.data` that close the trajectory's chain, beside the hash of the final state."""
+
+
+def state_hash(body: bytes) -> str:
+    """SHA-256 of a state's canonical form, in hexadecimal."""
+    return hashlib.sha256(body).hexdigest()
+
+
+class Chain:
+    """The two running digests of an episode: its trajectory, and its times.
+
+    Args:
+        head: canonical JSON by key; those of `TRAJECTORY_HEAD` are used.
+        initial_state: hash of the state after reset, or None when it was not seen.
+    """
+
+    __slots__ = ("_times", "_trajectory", "n_steps")
+
+    def __init__(self, head: Mapping[str, bytes], initial_state: str | None) -> None:
+        parts = {key: head[key] for key in TRAJECTORY_HEAD}
+        parts["initial_state"] = _quoted(initial_state)
+        self._trajectory = hashlib.sha256(join_object(parts)).digest()
+        self._times = hashlib.sha256(b"").digest()
+        self.n_steps = 0
+
+    def update(self, steps: StepColumns) -> None:
+        """Add the next steps."""
+        sha256 = hashlib.sha256
+        trajectory, times = self._trajectory, self._times
+        index = self.n_steps
+        for (
+            action,
+            observation,
+            reward,
+            terminated,
+            truncated,
+            info,
+            state,
+            error,
+            at,
+            took,
+            saw,
+        ) in steps.rows():
+            index += 1
+            if info is None:
+                transition = b"null"
+            else:
+                transition = (
+                    b'{"info":%b,"observation":%b,"reward":%b,"terminated":%b,"truncated":%b}'
+                    % (info, observation, reward_json(reward), _FLAG[terminated], _FLAG[truncated])
+                )
+            trajectory = sha256(
+                b'%b{"action":%b,"error":%b,"index":%d,"state":%b,"transition":%b}'
+                % (
+                    trajectory,
+                    action or b"null",
+                    error or b"null",
+                    index,
+                    _quoted(state),
+                    transition,
+                )
+            ).digest()
+            times = sha256(
+                b"%b[%b,%b,%b]" % (times, _number(at), _number(took), _number(saw))
+            ).digest()
+        self._trajectory, self._times, self.n_steps = trajectory, times, index
+
+    def seal(self, head: Mapping[str, bytes], final_state: str | None) -> tuple[str, str]:
+        """Close the chain.
+
+        Args:
+            head: canonical JSON of every key of `.data` but the steps, states and digests.
+            final_state: hash of the last state, or None when it was not seen.
+
+        Returns:
+            The digest of all evidence and the digest of the trajectory, in hexadecimal.
+        """
+        foot = {key: head[key] for key in TRAJECTORY_FOOT}
+        foot["final_state"] = _quoted(final_state)
+        trajectory = hashlib.sha256(self._trajectory + join_object(foot)).hexdigest()
+        whole = {
+            **head,
+            "final_state": _quoted(final_state),
+            "steps": b'{"count":%d,"times":"%b"}' % (self.n_steps, self._times.hex().encode()),
+            "trajectory_digest": _quoted(trajectory),
+        }
+        return hashlib.sha256(join_object(whole)).hexdigest(), trajectory
+
+
+def seal(
+    head: Mapping[str, bytes],
+    initial_state: str | None,
+    steps: Iterable[StepColumns],
+    final_state: str | None,
+) -> tuple[str, str]:
+    """Digest a whole episode; see `Chain`."""
+    chain = Chain(head, initial_state)
+    for block in steps:
+        chain.update(block)
+    return chain.seal(head, final_state)
+
+
+def join_object(parts: Mapping[str, bytes]) -> bytes:
+    """The canonical object whose values are already in canonical form."""
+    return b"{%b}" % b",".join(b"%b:%b" % (canonical(key), parts[key]) for key in sorted(parts))
+
+
+_FLAG = {True: b"true", False: b"false", None: b"null"}
+
+
+def _quoted(text: str | None) -> bytes:
+    return b"null" if text is None else b'"%b"' % text.encode()
+
+
+def _number(value: float | None) -> bytes:
+    return b"null" if value is None else repr(value).encode()

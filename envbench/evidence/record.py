@@ -1,0 +1,152 @@
+"""An episode as it is kept: canonical JSON in columns, states by hash, large arrays as bytes."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+from envbench.evidence.portable import canonical
+from envbench.evidence.tagged import TAG
+
+
+@dataclass(slots=True)
+class StepColumns:
+    """Consecutive steps, one list a field, all of one length.
+
+    JSON fields are canonical bytes in tagged form, large arrays by reference. A step without a
+    transition (refused, raised, interrupted) has `info` None.
+
+    Attributes:
+        action: the action in its space's batched form, None when it was refused.
+        observation: the observation after the step, in the same form.
+        reward: the reward; None in a transition means that it was no number.
+        terminated: the flag as returned; None in a transition means that it was no boolean.
+        truncated: likewise.
+        info: the info, JSON null when it was no dict.
+        state_hash: SHA-256 of the state read after the step, None when none was seen.
+        error: what went wrong in the step, None when nothing did.
+        started_at: microseconds since 1970 UTC.
+        step_us: microseconds that the environment took.
+        observe_us: microseconds that the observer took.
+    """
+
+    action: list[bytes | None] = field(default_factory=list)
+    observation: list[bytes | None] = field(default_factory=list)
+    reward: list[float | None] = field(default_factory=list)
+    terminated: list[bool | None] = field(default_factory=list)
+    truncated: list[bool | None] = field(default_factory=list)
+    info: list[bytes | None] = field(default_factory=list)
+    state_hash: list[str | None] = field(default_factory=list)
+    error: list[bytes | None] = field(default_factory=list)
+    started_at: list[int | None] = field(default_factory=list)
+    step_us: list[float | None] = field(default_factory=list)
+    observe_us: list[float | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.info)
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The steps one by one, fields in the order above."""
+        return zip(*(getattr(self, name) for name in STEP_FIELDS), strict=True)
+
+    def extend(self, other: StepColumns) -> None:
+        """Append the steps of another block."""
+        for name in STEP_FIELDS:
+            getattr(self, name).extend(getattr(other, name))
+
+
+STEP_FIELDS = tuple(column.name for column in fields(StepColumns))
+
+
+class Source(Protocol):
+    """Where the evidence of one sealed episode is read from: memory, or a store."""
+
+    @property
+    def initial_state(self) -> str | None:
+        """Hash of the state after reset, None when it was not seen."""
+
+    @property
+    def final_state(self) -> str | None:
+        """Hash of the last state, None when it was not seen."""
+
+    @property
+    def n_steps(self) -> int:
+        """Number of attempted steps that are kept."""
+
+    @property
+    def digest(self) -> str:
+        """The recorded digest of all evidence."""
+
+    @property
+    def trajectory_digest(self) -> str:
+        """The recorded digest of what happened."""
+
+    def head(self) -> dict[str, bytes]:
+        """Canonical JSON of every key of `.data` but the steps, states and digests."""
+
+    def steps(self) -> Iterable[StepColumns]:
+        """The steps in blocks, in order."""
+
+    def state(self, digest: str) -> bytes:
+        """The canonical JSON of a state."""
+
+    def array(self, digest: str) -> bytes:
+        """The content of a large array, in C order."""
+
+
+@dataclass(slots=True)
+class EncodedEpisode:
+    """A sealed episode in memory; a `Source`."""
+
+    parts: dict[str, bytes]
+    columns: StepColumns
+    states: dict[str, bytes]
+    arrays: dict[str, bytes]
+    initial_state: str | None
+    final_state: str | None
+    digest: str
+    trajectory_digest: str
+
+    @property
+    def n_steps(self) -> int:
+        """Number of attempted steps."""
+        return len(self.columns)
+
+    def head(self) -> dict[str, bytes]:
+        """Canonical JSON of every key of `.data` but the steps, states and digests."""
+        return self.parts
+
+    def steps(self) -> Iterable[StepColumns]:
+        """All steps as one block."""
+        return [self.columns]
+
+    def state(self, digest: str) -> bytes:
+        """The canonical JSON of a state."""
+        return self.states[digest]
+
+    def array(self, digest: str) -> bytes:
+        """The content of a large array, in C order."""
+        return self.arrays[digest]
+
+
+def reward_json(reward: float | None) -> bytes:
+    """A reward as canonical JSON; NaN and infinities are tagged."""
+    if reward is None:
+        return b"null"
+    if math.isfinite(reward):
+        return repr(reward).encode()
+    name = "nan" if math.isnan(reward) else "inf" if reward > 0 else "-inf"
+    return canonical({TAG: "float", "value": name})
+
+
+def new_id() -> str:
+    """A UUID of version 7 (RFC 9562): unique, and sorted by time of creation."""
+    milliseconds = time.time_ns() // 1_000_000
+    bits = (milliseconds << 80) | (int.from_bytes(os.urandom(10), "big"))
+    bits &= ~(0xF << 76) & ~(0x3 << 62)
+    return str(uuid.UUID(int=bits | (0x7 << 76) | (0x2 << 62)))

@@ -1,0 +1,334 @@
+"""What `.data` must look like: every key, type and rule that a digest alone does not hold.
+
+Evidence whose digest fits can still break the schema, when another program wrote it. A checker
+refuses such evidence here, naming the place, so that checks never meet a malformed episode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envbench.evidence.case import EXPECTS, case_digest
+from envbench.evidence.digest import SCHEMA
+from envbench.evidence.portable import Json
+from envbench.evidence.tagged import TAG, decode
+
+ENDINGS = (
+    "terminated",
+    "truncated",
+    "policy_stop",
+    "step_limit",
+    "error",
+    "interrupted",
+    "reset_early",
+    "closed_early",
+)
+
+PHASES = (
+    "setup",
+    "reset",
+    "action",
+    "step",
+    "observe_reset",
+    "observe_step",
+    "observe_final",
+    "interaction",
+    "step_limit",
+    "lifecycle",
+    "encode",
+    "contract",
+    "limit",
+    "audit",
+    "close",
+)
+
+Check = Callable[[Any, str], None]
+
+
+def check_schema(data: Mapping[str, Json]) -> None:
+    """Refuse a `.data` that does not fit the schema.
+
+    Args:
+        data: parsed JSON with every large array in place.
+
+    Raises:
+        ValueError: naming the place as a JSON Pointer, what was expected and what was found.
+    """
+    if type(data) is not dict:
+        raise ValueError(f"/: expected an object, found {_found(data)}")
+    schema = data.get("schema")
+    if schema != SCHEMA:
+        raise ValueError(f"/schema: expected {SCHEMA!r}, found {schema!r}")
+    _fields(data, "", _TOP)
+    _check_case(data)
+    _check_steps(data)
+    _check_termination(data)
+
+
+def _fields(value: Any, place: str, expected: Mapping[str, Check]) -> None:
+    """Check an object that has exactly the expected keys."""
+    if type(value) is not dict:
+        raise ValueError(f"{place or '/'}: expected an object, found {_found(value)}")
+    for key in expected:
+        if key not in value:
+            raise ValueError(f"{place}/{key}: missing")
+    for key in value:
+        if key not in expected:
+            raise ValueError(f"{place}/{key}: not a key of {SCHEMA}")
+    for key, check in expected.items():
+        check(value[key], f"{place}/{key}")
+
+
+def _kind(name: str, *types: type, null: bool = False) -> Check:
+    def check(value: Any, place: str) -> None:
+        if not (type(value) in types or (null and value is None)):
+            raise ValueError(f"{place}: expected {name}, found {_found(value)}")
+
+    return check
+
+
+def _either(check: Check) -> Check:
+    def check_or_null(value: Any, place: str) -> None:
+        if value is not None:
+            check(value, place)
+
+    return check_or_null
+
+
+def _object(**expected: Check) -> Check:
+    return lambda value, place: _fields(value, place, expected)
+
+
+def _list_of(check: Check) -> Check:
+    def check_all(value: Any, place: str) -> None:
+        if type(value) is not list:
+            raise ValueError(f"{place}: expected a list, found {_found(value)}")
+        for i, item in enumerate(value):
+            check(item, f"{place}/{i}")
+
+    return check_all
+
+
+def _one_of(*names: str) -> Check:
+    def check(value: Any, place: str) -> None:
+        if value not in names or type(value) is not str:
+            raise ValueError(f"{place}: expected one of {', '.join(names)}, found {value!r}")
+
+    return check
+
+
+def _matching(name: str, pattern: str) -> Check:
+    compiled = re.compile(pattern)
+
+    def check(value: Any, place: str) -> None:
+        if type(value) is not str or not compiled.fullmatch(value):
+            raise ValueError(f"{place}: expected {name}, found {_found(value)}")
+
+    return check
+
+
+def _at_least(minimum: int) -> Check:
+    def check(value: Any, place: str) -> None:
+        if type(value) is not int or value < minimum:
+            raise ValueError(f"{place}: expected an integer from {minimum}, found {_found(value)}")
+
+    return check
+
+
+def _tagged(value: Any, place: str) -> None:
+    """Check that tagged values inside decode; where they stand is free."""
+    if type(value) is dict and value.get(TAG) == "sample":
+        value = value.get("value")
+    try:
+        decode(value)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _state(value: Any, place: str) -> None:
+    if type(value) is not dict:
+        raise ValueError(f"{place}: expected an object, found {_found(value)}")
+    _tagged(value, place)
+
+
+def _reward(value: Any, place: str) -> None:
+    if type(value) is float or value is None:
+        return
+    if type(value) is dict and value.get(TAG) == "float":
+        _tagged(value, place)
+    else:
+        raise ValueError(f"{place}: expected a double or null, found {_found(value)}")
+
+
+def _number(value: Any, place: str) -> None:
+    if type(value) not in (int, float) or value < 0:
+        raise ValueError(f"{place}: expected a number from 0, found {_found(value)}")
+
+
+def _error(value: Any, place: str) -> None:
+    """An error has phase, type and message; what else it holds depends on the phase."""
+    if type(value) is not dict:
+        raise ValueError(f"{place}: expected an object, found {_found(value)}")
+    for key, check in (("phase", _one_of(*PHASES)), ("type", _text), ("message", _content)):
+        if key not in value:
+            raise ValueError(f"{place}/{key}: missing")
+        check(value[key], f"{place}/{key}")
+    _tagged(value, place)
+
+
+def _content(value: Any, place: str) -> None:
+    """Text, also when it holds a lone surrogate and is tagged for it."""
+    if type(value) is str:
+        return
+    if type(value) is not dict or value.get(TAG) != "str":
+        raise ValueError(f"{place}: expected text, found {_found(value)}")
+    _tagged(value, place)
+
+
+def _found(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}… ({type(value).__name__})"
+
+
+_any: Check = lambda value, place: None  # noqa: E731
+_text = _kind("text", str)
+_text_or_null = _kind("text or null", str, null=True)
+_flag = _kind("true or false", bool)
+_sha256 = _matching("64 hexadecimal digits", "[0-9a-f]{64}")
+_id = _matching("a UUID", "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_moment = _matching(
+    "a time in UTC with microseconds", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00"
+)
+
+_STEP: dict[str, Check] = {
+    "index": _at_least(1),
+    "action": _tagged,
+    "transition": _either(
+        _object(
+            observation=_tagged,
+            reward=_reward,
+            terminated=_kind("true, false or null", bool, null=True),
+            truncated=_kind("true, false or null", bool, null=True),
+            info=_tagged,
+        )
+    ),
+    "state": _either(_state),
+    "error": _either(_error),
+    "started_at": _kind("an integer or null", int, null=True),
+    "step_us": _either(_number),
+    "observe_us": _either(_number),
+}
+
+_TOP: dict[str, Check] = {
+    "schema": _text,
+    "episode_id": _id,
+    "case": _object(
+        input=_any,
+        case_id=_text,
+        source_id=_text_or_null,
+        tags=_list_of(_text),
+        expects=_one_of(*EXPECTS),
+        reference_digest=_either(_sha256),
+    ),
+    "case_id": _text,
+    "case_digest": _sha256,
+    "environment_id": _text,
+    "environment_spec": _any,
+    "wrappers": _list_of(_text),
+    "observer_id": _text_or_null,
+    "gymnasium_version": _text,
+    "seed": _either(_at_least(0)),
+    "max_steps": _either(_at_least(1)),
+    "options": _tagged,
+    "recorded_at": _moment,
+    "spaces": _either(_object(action=_any, observation=_any)),
+    "initial": _either(_object(observation=_tagged, info=_tagged)),
+    "initial_state": _either(_state),
+    "steps": _kind("a list", list),
+    "final_state": _either(_state),
+    "output": _either(_content),
+    "errors": _list_of(_error),
+    "issues": _list_of(_text),
+    "cleanup": _either(_object(attempted=_flag, completed=_flag, error=_either(_error))),
+    "duration_ms": _number,
+    "termination": _object(terminated=_flag, truncated=_flag),
+    "ending": _one_of(*ENDINGS),
+    "capture_steps": _flag,
+    "provenance": _object(
+        agent_id=_text_or_null,
+        environment_version=_text_or_null,
+        environment_fingerprint=_text_or_null,
+        run_id=_text_or_null,
+        repeat=_at_least(0),
+        previous=_text_or_null,
+        labels=_kind("an object", dict),
+    ),
+    "row_keys": _either(_kind("an object", dict)),
+    "audit": _either(
+        _list_of(
+            _object(
+                step=_at_least(0), table=_text, op=_text, key=_tagged, before=_tagged, after=_tagged
+            )
+        )
+    ),
+    "reset": _object(
+        started_at=_kind("an integer or null", int, null=True),
+        reset_us=_either(_number),
+        observe_us=_either(_number),
+    ),
+    "totals": _object(steps=_at_least(0), reward=_either(_reward)),
+    "digest": _sha256,
+    "trajectory_digest": _sha256,
+}
+
+DATA_KEYS = tuple(_TOP)
+"""Every key of `.data`, in the order in which they are handed out."""
+
+
+def _check_case(data: Mapping[str, Json]) -> None:
+    case = data["case"]
+    if case["case_id"] != data["case_id"]:
+        raise ValueError(
+            f"/case_id: {data['case_id']!r} is not the case's own, {case['case_id']!r}"
+        )
+    if case_digest(case) != data["case_digest"]:
+        raise ValueError("/case_digest: not the digest of the case that is recorded beside it")
+
+
+def _check_steps(data: Mapping[str, Json]) -> None:
+    steps = data["steps"]
+    ended = None
+    for i, step in enumerate(steps):
+        place = f"/steps/{i}"
+        _fields(step, place, _STEP)
+        if step["index"] != i + 1:
+            raise ValueError(f"{place}/index: expected {i + 1}, found {step['index']}: a gap")
+        if ended is not None:
+            raise ValueError(f"{place}: a step after the episode ended at step {ended}")
+        transition = step["transition"]
+        if transition is not None and (transition["terminated"] or transition["truncated"]):
+            ended = i + 1
+    if data["max_steps"] is not None and len(steps) > data["max_steps"]:
+        raise ValueError(f"/steps: {len(steps)} steps, more than max_steps {data['max_steps']}")
+    if data["capture_steps"]:
+        if data["totals"]["steps"] != len(steps):
+            raise ValueError(f"/totals/steps: {data['totals']['steps']}, but {len(steps)} are kept")
+    elif steps:
+        raise ValueError("/steps: steps are kept although capture_steps is false")
+
+
+def _check_termination(data: Mapping[str, Json]) -> None:
+    flags, ending = data["termination"], data["ending"]
+    steps = data["steps"]
+    last = steps[-1]["transition"] if steps else None
+    if data["capture_steps"]:
+        seen = {name: bool(last and last[name]) for name in ("terminated", "truncated")}
+        unsure = bool(last and (last["terminated"] is None or last["truncated"] is None))
+        if flags != seen and not unsure:
+            raise ValueError(f"/termination: {flags} does not match the last transition, {seen}")
+    if ending == "terminated" and not flags["terminated"]:
+        raise ValueError("/ending: terminated, but the environment did not terminate")
+    if ending == "truncated" and not (flags["truncated"] and not flags["terminated"]):
+        raise ValueError("/ending: truncated, but the flags say otherwise")

@@ -1,0 +1,429 @@
+"""Samples of Gymnasium spaces as evidence: the spaces' own batched JSON, where it is faithful.
+
+A sample is written as its space's `to_jsonable` writes a batch of one, so `Discrete` gives ``[1]``
+and `Dict` an object of such batches. The written form is read back at once by a space rebuilt from
+the recorded description; a sample that does not come back the same (an empty `Tuple`, NaN in a
+`Box`, a float64 in a float32 `Box`, a space of the user's own class) is kept as
+``{"$envbench": "sample", "value": …}`` in tagged form instead. Arrays of more than 1,024 elements
+are kept as bytes beside the JSON, in the batch's shape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from envbench.evidence.portable import Json, canonical, is_printed_alike
+from envbench.evidence.tagged import (
+    LARGE_ARRAY,
+    TAG,
+    Encoding,
+    array_tag,
+    decode,
+    describe_error,
+    tag,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Arrays = Mapping[str, bytes] | Callable[[str], bytes] | None
+
+
+class SpaceCodec:
+    """Writes and reads the samples of one space.
+
+    Args:
+        space: the space that an environment declares, or None when it declares none.
+
+    Attributes:
+        description: portable JSON from which the space can be rebuilt, if it is one of Gymnasium's
+            own: ``type``, ``repr`` and the arguments; for any other only ``type`` and ``repr``.
+        unfaithful: how many samples were kept in tagged form instead of the space's own.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any] | None) -> None:
+        self.space = space
+        self.description = describe(space)
+        self.unfaithful = 0
+        self._rebuilt = rebuild(self.description)
+        self._kind = type(self._rebuilt).__name__ if self._rebuilt is not None else ""
+
+    @classmethod
+    def from_description(cls, description: Json) -> SpaceCodec:
+        """A codec that reads samples recorded under a description."""
+        return cls(rebuild(description))
+
+    def encode(self, values: Sequence[Any], into: Encoding, place: str = "") -> list[bytes]:
+        """Write samples, each as canonical JSON.
+
+        Args:
+            values: samples, or whatever the environment returned in their place.
+            into: takes up large arrays and values that cannot be kept.
+            place: where the samples stand, for messages.
+        """
+        if not values:
+            return []
+        if self._kind == "Discrete":
+            texts = _discrete_texts(values)
+        elif self._kind in ("Box", "MultiDiscrete", "MultiBinary"):
+            texts = _array_texts(self._rebuilt, values, into)
+        else:
+            texts = None
+        if texts is not None:
+            return texts
+        return [self._encode_one(value, into, place) for value in values]
+
+    def decode(self, value: Json, arrays: Arrays = None) -> Any:
+        """Read one sample back from parsed JSON.
+
+        Raises:
+            ValueError: when the JSON is not a sample of this space.
+        """
+        if type(value) is dict and value.get(TAG) == "sample":
+            return decode(value["value"], arrays)
+        if self._rebuilt is None:
+            raise ValueError("a sample of an unknown space must be in tagged form")
+        try:
+            (sample,) = self._rebuilt.from_jsonable(decode(value, arrays))
+        except Exception as error:
+            raise ValueError(
+                f"not a sample of {self._rebuilt}: {type(error).__name__}: {describe_error(error)}"
+            ) from None
+        return sample
+
+    def outside(self, values: Sequence[Any]) -> list[int]:
+        """Positions of the values that are not members of the space.
+
+        A floating-point array of another width is a member when its shape and values fit: it is
+        kept exactly, so nothing is gained by calling it a fault.
+        """
+        if self.space is None:
+            return []
+        if self._kind == "Box":
+            return _outside_box(self._rebuilt, values)
+        if self._kind == "Discrete" and set(map(type, values)) == {int}:
+            low, high = int(self._rebuilt.start), int(self._rebuilt.start + self._rebuilt.n)
+            return [i for i, value in enumerate(values) if not low <= value < high]
+        return [i for i, value in enumerate(values) if not self.contains(value)]
+
+    def contains(self, value: Any) -> bool:
+        """Whether the declared space accepts the value; a `contains` that raises says no."""
+        try:
+            return bool(self.space is None or self.space.contains(value))
+        except Exception:
+            return False
+
+    def _encode_one(self, value: Any, into: Encoding, place: str) -> bytes:
+        if self._rebuilt is not None:
+            found = Encoding()
+            try:
+                form = _to_jsonable(self._rebuilt, value, found)
+                text = canonical(form)
+                (back,) = self._rebuilt.from_jsonable(decode(form, found.arrays))
+                faithful = _same(value, back)
+            except Exception:  # the sample does not fit the space, or the codec cannot write it
+                faithful = False
+            if faithful:
+                into.arrays.update(found.arrays)
+                return text
+        self.unfaithful += 1
+        return canonical({TAG: "sample", "value": tag(value, into, place)})
+
+
+def describe(space: gymnasium.Space[Any] | None) -> Json:
+    """Describe a space as portable JSON: its type, its repr, and the arguments to rebuild it."""
+    if space is None:
+        return None
+    kind = type(space)
+    try:
+        text = repr(space)
+    except Exception as error:
+        text = f"<repr raised {type(error).__name__}>"
+    name = kind.__name__ if kind.__module__.startswith("gymnasium.spaces.") else type_name(kind)
+    arguments = _ARGUMENTS.get(name)
+    description: dict[str, Json] = {"type": name, "repr": text}
+    if arguments is not None:
+        description |= arguments(space)
+    return description
+
+
+def rebuild(description: Json) -> Any:
+    """Rebuild a space from its description, or return None when it is not one of Gymnasium's own.
+
+    Raises:
+        ValueError: when the description names one of Gymnasium's own and its arguments do not fit.
+    """
+    if description is None:
+        return None
+    build = _BUILDERS.get(description["type"])
+    if build is None:
+        return None
+    try:
+        return build(description)
+    except _Opaque:
+        return None
+    except Exception as error:
+        message = f"{type(error).__name__}: {describe_error(error)}"
+        raise ValueError(f"malformed description of a space: {message}") from None
+
+
+class _Opaque(Exception):
+    """A space inside another that cannot be rebuilt."""
+
+
+def _bound(array: np.ndarray[Any, Any]) -> Json:
+    """A bound as one number where all elements agree, else the array."""
+    flat = array.ravel()
+    if flat.size and (flat == flat[0]).all():
+        return tag(flat[0].item())
+    return tag(array)
+
+
+_ARGUMENTS: dict[str, Callable[[Any], dict[str, Json]]] = {
+    "Box": lambda space: {
+        "low": _bound(space.low),
+        "high": _bound(space.high),
+        "shape": list(space.shape),
+        "dtype": space.dtype.str,
+    },
+    "Discrete": lambda space: {
+        "n": int(space.n),
+        "start": int(space.start),
+        "dtype": np.dtype(space.dtype).str,
+    },
+    "MultiBinary": lambda space: {"shape": list(space.shape)},
+    "MultiDiscrete": lambda space: {
+        "nvec": tag(space.nvec),
+        "start": tag(space.start),
+        "dtype": np.dtype(space.dtype).str,
+    },
+    "Text": lambda space: {
+        "min_length": int(space.min_length),
+        "max_length": int(space.max_length),
+        "charset": [tag(character) for character in sorted(space.character_set)],
+    },
+    "Dict": lambda space: {
+        "spaces": [[tag(key), describe(part)] for key, part in space.spaces.items()]
+    },
+    "Tuple": lambda space: {"spaces": [describe(part) for part in space.spaces]},
+    "OneOf": lambda space: {"spaces": [describe(part) for part in space.spaces]},
+    "Sequence": lambda space: {"space": describe(space.feature_space), "stack": bool(space.stack)},
+    "Graph": lambda space: {
+        "node_space": describe(space.node_space),
+        "edge_space": describe(space.edge_space),
+    },
+}
+
+
+def _part(description: Json) -> Any:
+    space = rebuild(description)
+    if space is None:
+        raise _Opaque
+    return space
+
+
+def _build_box(description: Json) -> Any:
+    from gymnasium.spaces import Box
+
+    dtype, shape = np.dtype(description["dtype"]), tuple(description["shape"])
+    low, high = (
+        np.broadcast_to(np.asarray(decode(description[end]), dtype), shape)
+        for end in ("low", "high")
+    )
+    return Box(low, high, shape, dtype)
+
+
+def _build_discrete(description: Json) -> Any:
+    from gymnasium.spaces import Discrete
+
+    kind = np.dtype(description["dtype"]).type
+    return Discrete(description["n"], start=description["start"], dtype=kind)
+
+
+def _build_multi_binary(description: Json) -> Any:
+    from gymnasium.spaces import MultiBinary
+
+    shape = description["shape"]
+    return MultiBinary(shape[0] if len(shape) == 1 else shape)
+
+
+def _build_multi_discrete(description: Json) -> Any:
+    from gymnasium.spaces import MultiDiscrete
+
+    return MultiDiscrete(
+        decode(description["nvec"]),
+        dtype=np.dtype(description["dtype"]).type,
+        start=decode(description["start"]),
+    )
+
+
+def _build_text(description: Json) -> Any:
+    from gymnasium.spaces import Text
+
+    return Text(
+        description["max_length"],
+        min_length=description["min_length"],
+        charset=frozenset(decode(description["charset"])),
+    )
+
+
+def _build_dict(description: Json) -> Any:
+    from gymnasium.spaces import Dict
+
+    parts = [(decode(key), _part(part)) for key, part in description["spaces"]]
+    return Dict(dict(parts), sort_keys=False)
+
+
+def _build_tuple(description: Json) -> Any:
+    from gymnasium.spaces import Tuple
+
+    return Tuple([_part(part) for part in description["spaces"]])
+
+
+def _build_one_of(description: Json) -> Any:
+    from gymnasium.spaces import OneOf
+
+    return OneOf([_part(part) for part in description["spaces"]])
+
+
+def _build_sequence(description: Json) -> Any:
+    from gymnasium.spaces import Sequence as SequenceSpace
+
+    return SequenceSpace(_part(description["space"]), stack=description["stack"])
+
+
+def _build_graph(description: Json) -> Any:
+    from gymnasium.spaces import Graph
+
+    edge = description["edge_space"]
+    return Graph(_part(description["node_space"]), None if edge is None else _part(edge))
+
+
+_BUILDERS: dict[str, Callable[[Json], Any]] = {
+    "Box": _build_box,
+    "Dict": _build_dict,
+    "Discrete": _build_discrete,
+    "Graph": _build_graph,
+    "MultiBinary": _build_multi_binary,
+    "MultiDiscrete": _build_multi_discrete,
+    "OneOf": _build_one_of,
+    "Sequence": _build_sequence,
+    "Text": _build_text,
+    "Tuple": _build_tuple,
+}
+
+
+def _discrete_texts(values: Sequence[Any]) -> list[bytes] | None:
+    types = set(map(type, values))
+    if types == {int} or types == {np.int64}:
+        return [b"[%d]" % value for value in values]
+    return None
+
+
+def _array_texts(space: Any, values: Sequence[Any], into: Encoding) -> list[bytes] | None:
+    """Texts of a column of arrays that all have the space's dtype and shape, else None."""
+    dtype, shape = space.dtype, space.shape
+    if any(type(v) is not np.ndarray or v.dtype != dtype or v.shape != shape for v in values):
+        return None
+    if math.prod(shape) > LARGE_ARRAY and dtype.kind in "biuf":
+        return [_large_text(value, into) for value in values]
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or not math.prod(shape):
+        return None
+    column = np.stack(values)
+    if dtype.kind == "f":
+        if not np.isfinite(column).all():
+            return None
+        column = column.astype(np.float64)
+    rows = column.reshape(len(values), -1)
+    text = orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
+    if len(shape) == 1 and (dtype.kind != "f" or is_printed_alike(text)):
+        return [b"[[%b]]" % row for row in text[2:-2].split(b"],[")]
+    return [canonical([row]) for row in column.tolist()]
+
+
+def _large_text(value: np.ndarray[Any, Any], into: Encoding) -> bytes:
+    content = value.tobytes()
+    digest = hashlib.sha256(content).hexdigest()
+    into.arrays[digest] = content
+    return b'{"$envbench":"array","dtype":"%b","sha256":"%b","shape":%b}' % (
+        value.dtype.str.encode(),
+        digest.encode(),
+        orjson.dumps([1, *value.shape]),
+    )
+
+
+def _outside_box(space: Any, values: Sequence[Any]) -> list[int]:
+    dtype, shape = space.dtype, space.shape
+    if all(type(v) is np.ndarray and v.dtype == dtype and v.shape == shape for v in values):
+        column = np.stack(values)
+        inside = ((column >= space.low) & (column <= space.high)).reshape(len(values), -1).all(1)
+        return np.flatnonzero(~inside).tolist()
+    return [i for i, value in enumerate(values) if not _in_box(space, value)]
+
+
+def _in_box(space: Any, value: Any) -> bool:
+    if type(value) is not np.ndarray:
+        return False
+    both_floats = value.dtype.kind == "f" and space.dtype.kind == "f"
+    fits = both_floats or np.can_cast(value.dtype, space.dtype)
+    return bool(
+        fits
+        and value.shape == space.shape
+        and (value >= space.low).all()
+        and (value <= space.high).all()
+    )
+
+
+def _to_jsonable(space: Any, value: Any, into: Encoding) -> Json:
+    """What `space.to_jsonable([value])` gives, with large arrays tagged instead of spelled out."""
+    kind = type(space).__name__
+    if kind == "Dict":
+        if type(value) is not dict or set(value) != set(space.spaces):
+            raise ValueError("keys differ from the space's")
+        return {key: _to_jsonable(part, value[key], into) for key, part in space.spaces.items()}
+    if kind == "Tuple":
+        if type(value) is not tuple or len(value) != len(space.spaces):
+            raise ValueError("length differs from the space's")
+        return [
+            _to_jsonable(part, item, into) for part, item in zip(space.spaces, value, strict=True)
+        ]
+    if kind == "Box" and math.prod(space.shape) > LARGE_ARRAY and space.dtype.kind in "biuf":
+        if (
+            type(value) is not np.ndarray
+            or value.dtype != space.dtype
+            or value.shape != space.shape
+        ):
+            raise ValueError("array differs from the space's dtype or shape")
+        return array_tag(value[None], into)
+    return space.to_jsonable([value])
+
+
+def _same(value: Any, back: Any) -> bool:
+    """Whether a sample came back the same; an int and a NumPy integer of equal value are."""
+    if isinstance(value, np.ndarray):
+        return (
+            type(value) is type(back)
+            and value.dtype == back.dtype
+            and value.shape == back.shape
+            and value.tobytes() == back.tobytes()
+        )
+    if isinstance(value, dict):
+        return (
+            type(value) is type(back)
+            and list(value) == list(back)
+            and all(_same(item, back[key]) for key, item in value.items())
+        )
+    if isinstance(value, (tuple, list)):
+        return (
+            type(value) is type(back) and len(value) == len(back) and all(map(_same, value, back))
+        )
+    if isinstance(value, (int, np.integer)) and isinstance(back, (int, np.integer)):
+        return not isinstance(value, bool) and int(value) == int(back)
+    return type(value) is type(back) and bool(value == back)
