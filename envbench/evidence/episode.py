@@ -295,7 +295,7 @@ class EpisodeEvidence:
             return []
         unseen = [] if self._source.initial_state else ["after reset"]
         if self._head("capture_steps"):
-            gaps = [i for i, digest in enumerate(self._state_hashes(), 1) if digest is None]
+            gaps = self._source.unseen_steps()
             if gaps:
                 listed = ", ".join(map(str, gaps[:5])) + (", …" if len(gaps) > 5 else "")
                 unseen.append(f"after step {listed}")

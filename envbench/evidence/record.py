@@ -6,7 +6,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -86,11 +86,14 @@ class Source(Protocol):
     def trajectory_digest(self) -> str:
         """The recorded digest of what happened."""
 
-    def head(self) -> dict[str, bytes]:
+    def head(self) -> Mapping[str, bytes]:
         """Canonical JSON of every key of `.data` but the steps, states and digests."""
 
     def steps(self) -> Iterable[StepColumns]:
         """The steps in blocks, in order."""
+
+    def unseen_steps(self) -> list[int]:
+        """The steps after which no state was seen."""
 
     def state(self, digest: str) -> bytes:
         """The canonical JSON of a state."""
@@ -124,6 +127,10 @@ class EncodedEpisode:
     def steps(self) -> Iterable[StepColumns]:
         """All steps as one block."""
         return [self.columns]
+
+    def unseen_steps(self) -> list[int]:
+        """The steps after which no state was seen."""
+        return [i for i, digest in enumerate(self.columns.state_hash, 1) if digest is None]
 
     def state(self, digest: str) -> bytes:
         """The canonical JSON of a state."""

@@ -239,6 +239,7 @@ _TOP: dict[str, Check] = {
     "wrappers": _list_of(_text),
     "observer_id": _text_or_null,
     "gymnasium_version": _text,
+    "packages": _kind("an object", dict),
     "seed": _either(_at_least(0)),
     "max_steps": _either(_at_least(1)),
     "options": _tagged,

@@ -93,6 +93,25 @@ class Encoding:
     arrays: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """A value put in tagged form when it was seen, because it could change before it is written.
+
+    Attributes:
+        form: portable JSON in tagged form.
+        found: what has no place in it.
+    """
+
+    form: Json
+    found: Encoding
+
+
+def keep(value: Any) -> Kept:
+    """Put a value in tagged form now, to be written later."""
+    found = Encoding()
+    return Kept(tag(value, found), found)
+
+
 def encode(value: Any, into: Encoding | None = None, place: str = "") -> bytes:
     """Write any Python value as canonical JSON in tagged form.
 
@@ -298,9 +317,21 @@ class _Tagger:
             return {TAG: "uuid", "value": str(value)}
         if kind is decimal.Decimal:
             return {TAG: "decimal", "value": str(value)}
+        if kind is Kept:
+            return self._take(value, place)
         if kind is Missing:
             return {TAG: "missing", "type": value.type, "reason": _tag_str(value.reason)}
         return self._tag_named(value, place, (*above, id(value)))
+
+    def _take(self, kept: Kept, place: str) -> Json:
+        if self.into is None:
+            return inline_arrays(kept.form, kept.found.arrays)
+        self.into.arrays.update(kept.found.arrays)
+        self.into.problems += [
+            dataclasses.replace(problem, place=place + problem.place.rstrip("/"))
+            for problem in kept.found.problems
+        ]
+        return kept.form
 
     def _tag_items(self, values: Any, place: str, above: tuple[int, ...]) -> list[Json]:
         return [self.tag(item, f"{place}/{i}", above) for i, item in enumerate(values)]

@@ -37,6 +37,7 @@ CREATE TABLE environments (
     gymnasium_version VARCHAR NOT NULL,
     spec JSON,
     wrappers JSON NOT NULL,
+    packages JSON NOT NULL,
     spaces JSON USING COMPRESSION zstd
 );
 
