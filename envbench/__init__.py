@@ -1,5 +1,40 @@
-"""envbench: record Gymnasium episodes as evidence and judge what agents did to the world."""
+"""envbench: record Gymnasium episodes as evidence and judge what agents did to the world.
+
+The public names are loaded when they are first used, so that `import envbench` costs nothing and
+a training job imports only what capture needs.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from envbench.evidence import EpisodeEvidence, EvalCase
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "EpisodeEvidence",
+    "EvalCase",
+    "__version__",
+]
+
+_PACKAGES = {
+    "evidence": ("EpisodeEvidence", "EvalCase"),
+}
+_HOME = {name: f"envbench.{package}" for package, names in _PACKAGES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its package, once."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Every public name, loaded or not."""
+    return sorted({*globals(), *__all__})
