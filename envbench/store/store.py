@@ -1,0 +1,254 @@
+"""A store of episodes, reports and decisions in one DuckDB file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import duckdb
+
+from envbench.store import connection, untrusted
+from envbench.store.connection import Connection, Target
+from envbench.store.errors import QueryError, StoreClosed, StoreError
+from envbench.store.messages import explain
+from envbench.store.result import Result
+
+if TYPE_CHECKING:
+    from envbench.evidence.episode import EpisodeEvidence
+    from envbench.store.integrity import Merged, Verification
+    from envbench.store.reading import Episodes
+
+
+class Writer(Protocol):
+    """What writes to a store behind the caller's back, and can be waited for."""
+
+    def flush(self) -> None:
+        """Return when everything handed over is committed."""
+
+    def close(self) -> None:
+        """Flush, and stop."""
+
+
+def connect(
+    target: Target = "envbench.duckdb", *, read_only: bool = False, trusted: bool = True
+) -> Store:
+    """Open a store, making it when it does not exist.
+
+    Args:
+        target: path of the file, or ``:memory:``.
+        read_only: never write; several processes may read a file that none writes.
+        trusted: False for a file that someone else made: it is read only, and nothing that it
+            defines is run.
+
+    Returns:
+        The store; a context manager that closes it.
+
+    Raises:
+        StoreError: one line on what is wrong and what to do; its subclasses tell the cases apart.
+
+    Example:
+        >>> with connect(":memory:") as store:
+        ...     store.sql("SELECT count(*) AS n FROM episodes").fetchall()
+        [(0,)]
+    """
+    if not trusted:
+        return Store(untrusted.open_untrusted(target))
+    return Store(connection.open_store(target, read_only=read_only))
+
+
+class Store:
+    """Episodes, their states, reports and decisions; see `docs/schema.md` for the tables.
+
+    Made by `connect`. Usable from several threads. Every method raises StoreClosed after `close`.
+
+    Attributes:
+        writer: what writes here in the background; `flush` and `close` wait for it.
+    """
+
+    def __init__(self, opened: Connection) -> None:
+        self._opened = opened
+        self._closed = False
+        self.writer: Writer | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file, absolute; None for a store in memory."""
+        return self._opened.path
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._opened.read_only
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A fresh cursor for one operation, on which the tables are found by their bare names.
+
+        Raises:
+            StoreClosed: after `close`, and in a process forked from the one that opened the store.
+        """
+        if self._closed:
+            raise StoreClosed(f"the store {self._name} was closed: connect to it again")
+        if self._opened.process != os.getpid():
+            raise StoreClosed(
+                f"the store {self._name} belongs to process {self._opened.process}, which this one "
+                f"was forked from: connect to a file of its own here, and merge them"
+            )
+        return self._opened.duckdb.cursor()
+
+    def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Result:
+        """Run a query and read all its rows.
+
+        Args:
+            query: one SQL statement; `docs/schema.md` lists tables and views.
+            params: values for ``?`` (a sequence) or ``$name`` (a mapping).
+
+        Raises:
+            QueryError: with DuckDB's message, when the query fails.
+            TypeError: when an argument is of the wrong type.
+        """
+        if not isinstance(query, str):
+            raise TypeError(f"query must be text, not {type(query).__name__}")
+        if params is not None and (
+            isinstance(params, (str, bytes)) or not isinstance(params, (Sequence, Mapping))
+        ):
+            raise TypeError(
+                f"params must be a sequence or a mapping of values, not {type(params).__name__}"
+            )
+        with self.cursor() as cursor:
+            try:
+                relation = cursor.sql(query, params=_bindable(params))
+                if relation is None:
+                    return Result.empty()
+                return Result(relation.to_arrow_table())
+            except duckdb.FatalException as error:
+                raise explain(error, self.path) from error
+            except (duckdb.Error, RuntimeError, ValueError, UnicodeError) as error:
+                raise QueryError(str(error).strip()) from error
+
+    def frame(self, table: str) -> Result:
+        """All rows of a table or view, episode by episode and step by step.
+
+        Raises:
+            StoreError: when there is no such table, naming those there are.
+        """
+        names = self._columns()
+        if table not in names:
+            raise StoreError(f"a store has no table {table!r}; it has {', '.join(sorted(names))}")
+        order = [column for column in _ORDER if column in names[table]]
+        ordered = f" ORDER BY {', '.join(order)}" if order else ""
+        return self.sql(f'SELECT * FROM "{table}"{ordered}')
+
+    def transitions(self) -> Result:
+        """Observation, action, reward, next observation and flags of each step taken, in order."""
+        return self.frame("transitions")
+
+    def episodes(self, where: str | None = None) -> Episodes:
+        """The sealed episodes in order of recording: iterates lazily, and has a length.
+
+        Args:
+            where: an SQL condition on the columns of the table `episodes`.
+        """
+        from envbench.store import reading
+
+        return reading.episodes(self, where)
+
+    def episode(self, episode_id: str, verify: bool = False) -> EpisodeEvidence:
+        """One sealed episode.
+
+        Args:
+            episode_id: its identity.
+            verify: recompute its digest first, and raise when the evidence was altered.
+        """
+        from envbench.store import reading
+
+        return reading.episode(self, episode_id, verify)
+
+    def add(self, episode: EpisodeEvidence) -> None:
+        """Write an episode that was made elsewhere, and return when it is committed."""
+        from envbench.store import writing
+
+        writing.add(self, episode)
+
+    def verify(self) -> Verification:
+        """Recompute every digest and check that the tables fit together; see `integrity.verify`."""
+        from envbench.store import integrity
+
+        return integrity.verify(self)
+
+    def merge(self, paths: Target | Iterable[Target]) -> Merged:
+        """Copy what other stores hold into this one, all or nothing; see `integrity.merge`."""
+        from envbench.store import integrity
+
+        return integrity.merge(self, paths)
+
+    def flush(self) -> None:
+        """Return when everything handed to the background writer is committed."""
+        if self._closed:
+            raise StoreClosed(f"the store {self._name} was closed: connect to it again")
+        if self.writer is not None:
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Wait for the writer and close the file; a second call does nothing."""
+        if self._closed:
+            return
+        try:
+            if self.writer is not None and self._opened.process == os.getpid():
+                self.writer.close()
+        finally:
+            self._closed = True
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # an interpreter that is going down may have lost any of the names used here
+        with suppress(BaseException):
+            if not self._closed:
+                self._closed = True
+                self._opened.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Store {self._name}, closed>"
+        return f"<Store {self._name}{', read-only' if self.read_only else ''}>"
+
+    @property
+    def _name(self) -> str:
+        return str(self.path or connection.MEMORY)
+
+    def _columns(self) -> dict[str, list[str]]:
+        with self.cursor() as cursor:
+            rows = cursor.execute(
+                "SELECT table_name, column_name FROM system.main.duckdb_columns() "
+                "WHERE database_name = current_database() AND schema_name = 'main' "
+                "ORDER BY column_index"
+            ).fetchall()
+        columns: dict[str, list[str]] = {}
+        for table, column in rows:
+            columns.setdefault(table, []).append(column)
+        return columns
+
+
+_ORDER = ("recorded_at", "episode_id", "step_index", "first_step", "event_index", "finding_index")
+
+
+def _bindable(
+    params: Sequence[Any] | Mapping[str, Any] | None,
+) -> list[Any] | dict[str, Any] | None:
+    if params is None:
+        return None
+    return dict(params) if isinstance(params, Mapping) else list(params)
