@@ -15,12 +15,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
 IN_CI = os.environ.get("CI") == "true"
+
+PYTEST = ("-m", "pytest", "-n", "2", "-q")
 
 # Whether a Python runs at all and has what a virtual environment needs: a name on the path can be
 # an empty shim, and distributions leave modules out.
@@ -53,21 +56,21 @@ def main() -> int:
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0
         results.append((name, passed, time.monotonic() - started))
 
-    run("lint", str(bin_folder / "ruff"), "check", ".")
-    run("format", str(bin_folder / "ruff"), "format", "--check", ".")
-    run("types", str(bin_folder / "mypy"))
-    run("layers", str(bin_folder / "lint-imports"))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        other_is_being_made = pool.submit(other_environment, here)
+        run("lint", str(bin_folder / "ruff"), "check", ".")
+        run("format", str(bin_folder / "ruff"), "format", "--check", ".")
+        run("types", str(bin_folder / "mypy"))
+        run("layers", str(bin_folder / "lint-imports"))
+        run(f"tests on Python {here[0]}.{here[1]}", sys.executable, *PYTEST)
+        other = other_is_being_made.result()
 
-    print("\n== another Python", flush=True)
-    other = other_environment(here)
     if other is None:
         wanted = "3.11" if here > OLDEST else "one newer than 3.11"
-        print(f"No other Python works here. To run the tests on two, install {wanted}.")
+        print(f"\nNo other Python works here. To run the tests on two, install {wanted}.")
         results.append(("another Python", not IN_CI, 0.0))
     else:
-        run(f"tests on {other.name}", other.path, "-m", "pytest", "-n", "2", "-q")
-
-    run(f"tests on Python {here[0]}.{here[1]}", sys.executable, "-m", "pytest", "-n", "2", "-q")
+        run(f"tests on {other.name}", other.path, *PYTEST)
 
     print()
     for name, passed, seconds in results:
@@ -86,7 +89,6 @@ def other_environment(here: tuple[int, int]) -> Python | None:
                 print(f"{python.name} ({python.path}) is passed over: {' '.join(command)} failed")
                 break
         else:
-            print(f"{python.name} ({python.path})", flush=True)
             return Python(python.version, str(inside))
     return None
 
