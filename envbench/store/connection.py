@@ -117,9 +117,13 @@ def resolve(target: Target) -> Path | None:
         name.encode()
     except UnicodeEncodeError:
         raise StoreError(f"{name!r} is not valid UTF-8, which DuckDB needs: rename it") from None
+    if "\0" in name:
+        raise StoreError(f"{name!r} has a null character in it: no file can be named so")
     path = Path(os.path.realpath(Path(name).expanduser() if name.startswith("~") else name))
-    if "\0" in name or "?" in str(path):
-        raise StoreError(f"{str(path)!r} has a character that DuckDB gives a meaning: rename it")
+    if "?" in str(path):
+        raise StoreError(
+            f"{str(path)!r} has a question mark in it, which DuckDB takes for its own: rename it"
+        )
     if path.is_dir() or name.endswith(("/", os.sep)):
         raise StoreError(
             f"{name!r} is a directory: stores of many files are not supported yet. "
@@ -326,6 +330,8 @@ def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
                     kept += _cut(logs, error, all_of_it=attempt == _MOST_CUTS - 2)
             continue
         if not shared:
+            if not read_only and _ignored(connection, logs[0], before[0]):
+                lost = wal.commits(logs[0])
             if lost and not read_only:
                 kept += [wal.set_aside(log, copy=True) for log in logs if log.exists()]
             if not read_only:
@@ -347,6 +353,16 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return stat.st_size, stat.st_mtime_ns
+
+
+def _ignored(
+    connection: duckdb.DuckDBPyConnection, log: Path, before: tuple[int, int] | None
+) -> bool:
+    """Whether DuckDB left a log where it is and took nothing from it."""
+    ((size,),) = connection.execute(
+        "SELECT wal_size FROM pragma_database_size() WHERE database_name = current_database()"
+    ).fetchall()
+    return size == "0 bytes" and before is not None and _stamp(log) == before
 
 
 def _cut(logs: list[Path], error: BaseException, *, all_of_it: bool) -> list[Path]:

@@ -92,6 +92,13 @@ def _newer_format(path: Path | None, found: re.Match[str]) -> StoreError:
     )
 
 
+def _older_format(path: Path | None, _: re.Match[str]) -> StoreError:
+    return NotAStore(
+        f"{path} is an empty database of an older format of DuckDB's, in which no store can be "
+        f"made: delete it, or name another file"
+    )
+
+
 def _corrupt(path: Path | None, found: re.Match[str]) -> StoreError:
     return StoreDamaged(
         f"{path} is damaged ({found.group(0)}): nothing was changed; restore it from a copy"
@@ -118,6 +125,7 @@ _EXPLANATIONS = [
     (re.compile(r"Permission denied|Read-only file system"), _denied),
     (re.compile(r"not a valid DuckDB database file|sqlite_scanner|Extension \""), _no_database),
     (re.compile(r"database has been invalidated"), _invalidated),
+    (re.compile(r"Can't compress using user-provided compression"), _older_format),
     (re.compile(r"newer version of DuckDB|version number .* higher"), _newer_format),
     (re.compile(r"computed checksum .*? does not match stored checksum|Corrupt.*?file"), _corrupt),
     (re.compile(r"No such file or directory|Not a directory|does not exist$"), _no_folder),

@@ -16,6 +16,7 @@ import duckdb
 
 from envbench.store.errors import StoreError
 from envbench.store.files import exclusive, publish
+from envbench.store.messages import one_line
 
 SCHEMA_VERSION = 1
 """The version of `schema.sql`."""
@@ -53,7 +54,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
         if isinstance(error, duckdb.Error):
             raise StoreError(
                 f"migrating the store from schema version {version} to {SCHEMA_VERSION} failed and "
-                f"was undone: {error}"
+                f"was undone: {one_line(error)}"
             ) from error
         raise
     connection.execute("CHECKPOINT").fetchall()

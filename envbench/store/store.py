@@ -154,7 +154,7 @@ class Store:
         """
         from envbench.store import reading
 
-        return reading.episodes(self, where)
+        return reading.Episodes(self, where)
 
     def episode(self, episode_id: str, verify: bool = False) -> EpisodeEvidence:
         """One sealed episode.
@@ -165,7 +165,7 @@ class Store:
         """
         from envbench.store import reading
 
-        return reading.episode(self, episode_id, verify)
+        return reading.episode(self, episode_id, verify=verify)
 
     def add(self, episode: EpisodeEvidence) -> None:
         """Write an episode that was made elsewhere, and return when it is committed."""

@@ -5,9 +5,9 @@ and zeroed at many places):
 
 - A log that ends too early is replayed up to its last whole transaction, silently. That is right
   after a crash, when the rest had never been acknowledged. It is also what happens when a byte that
-  says how long an entry is was altered, and then acknowledged transactions are left out and later
-  overwritten.
-- An entry whose checksum does not fit, and a header that cannot be read, make it refuse the whole
+  says how long an entry is was altered, or one of the header, and then acknowledged transactions
+  are left out and later overwritten.
+- An entry whose checksum does not fit, and some bytes of the header, make it refuse the whole
   log and with it the database, the transactions before the damage included.
 
 So a log is looked at before it is replayed, and one that is refused is cut back to its last whole
@@ -23,8 +23,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-# Every transaction ends with this entry: length 5, its checksum, and "flush" in DuckDB's encoding.
-COMMIT = bytes.fromhex("0500000000000000 e7fe7d722fed3d5e 640064ffff")
+# Every transaction ends with this entry: its length, its checksum, and DuckDB's code of a commit.
+_COMMIT_CONTENT = bytes.fromhex("e7fe7d722fed3d5e 640064ffff")
+COMMIT = bytes.fromhex("0500000000000000") + _COMMIT_CONTENT
 _ENTRY_HEAD = 16
 _DAMAGED_AT = re.compile(r"entry at byte position (\d+)")
 
@@ -34,21 +35,21 @@ def wal_path(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 
-def commits_past_damage(path: Path) -> int:
-    """How many committed transactions of a log cannot be reached from its beginning.
+def commits(path: Path) -> int:
+    """How many committed transactions a log holds, reachable or not; 0 when there is none."""
+    return _read(path).count(_COMMIT_CONTENT)
 
-    Args:
-        path: the log.
+
+def commits_past_damage(path: Path) -> int:
+    """How many committed transactions of a log cannot be reached from its header.
 
     Returns:
         0 when there is no log, when it is whole, or when it only ends in a transaction that was
         never committed.
     """
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return 0
-    return data.count(COMMIT, _reachable(data))
+    data = _read(path)
+    # without the length: it may be what is damaged
+    return data.count(_COMMIT_CONTENT, _reachable(data))
 
 
 def cut_back(path: Path, message: str) -> Path:
@@ -96,11 +97,15 @@ def set_aside(path: Path, *, copy: bool = False) -> Path:
     raise FileExistsError(f"a thousand names like {target} are taken")
 
 
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def _reachable(data: bytes) -> int:
     """Offset of the first byte that no chain of whole entries from the header reaches."""
-    first = data.find(COMMIT)
-    if first < 0:
-        return len(data)
     best = 0
     # the header ends in ff ff within its first hundred bytes, but so may something inside it
     position = data.find(b"\xff\xff", 0, 100)
