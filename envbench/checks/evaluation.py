@@ -141,6 +141,7 @@ def _distinct(episodes: Any) -> Iterator[EpisodeEvidence]:
     from envbench.store import Store
 
     if isinstance(episodes, Store):
+        episodes.flush()  # an episode still on its way to the file must not be left out
         episodes = episodes.episodes()
     if isinstance(episodes, EpisodeEvidence):
         raise TypeError("episodes must be a list or a store; for one use evaluate_episode(...)")

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from envbench.checks.shape import Kinds, at, expect, expect_schema, read_object
+from envbench.checks.shape import ANY, Kinds, at, expect, expect_schema, read_object
 from envbench.evidence.portable import Json, canonical, parse
 
 SCHEMA = "envbench.lock/v1"
@@ -204,7 +204,7 @@ _SETTING_FIELDS: dict[str, Kinds] = {
     "observer_id": (str, type(None)),
     "gymnasium_version": str,
     "max_steps": (int, type(None)),
-    "options": (dict, type(None)),
+    "options": ANY,
     "spaces": (dict, type(None)),
     "environment_id": str,
     "environment_version": (str, type(None)),

@@ -204,7 +204,7 @@ class Judgement:
 
 def plain(text: str) -> str:
     """Text as JSON and DuckDB can hold it: lone surrogates are written out as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)

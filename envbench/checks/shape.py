@@ -13,6 +13,9 @@ from envbench.evidence.portable import pointer_segment
 
 Kinds: TypeAlias = type | tuple[type, ...]
 
+ANY: Kinds = (dict, list, str, bool, int, float, type(None))
+"""Any JSON value."""
+
 
 def read_object(
     value: Any, fields: Mapping[str, Kinds], place: str, *, optional: Sequence[str] = ()
