@@ -29,6 +29,7 @@ COMMENT ON COLUMN environments.environment_fingerprint IS 'Digest of what the en
 COMMENT ON COLUMN environments.gymnasium_version IS 'Version of Gymnasium that ran the environment.';
 COMMENT ON COLUMN environments.spec IS 'JSON of the Gymnasium spec. NULL when the environment has none.';
 COMMENT ON COLUMN environments.wrappers IS 'JSON array of the wrappers, outermost first.';
+COMMENT ON COLUMN environments.packages IS 'JSON object: version by name of the packages that the environment ran on.';
 COMMENT ON COLUMN environments.spaces IS 'JSON object with the action space and the observation space. NULL when they were not seen.';
 
 COMMENT ON TABLE open_episodes IS 'One row for each long episode that is being written in chunks and has no row in episodes yet. One left by a process that died becomes an interrupted episode at the next writable open.';

@@ -65,7 +65,13 @@ class Result:
         if not self._table.num_columns:
             return "Result without rows"
         with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as printer:
-            return repr(printer.from_arrow(self._table)).rstrip()
+            shown = repr(printer.from_arrow(self._table.slice(0, _PRINTED))).rstrip()
+        if len(self) <= _PRINTED:
+            return shown
+        return f"{shown}\n{len(self)} rows, the first {_PRINTED} shown"
+
+
+_PRINTED = 20
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -42,7 +42,8 @@ def run(script, *arguments, **options):
 def add_decision(store, name):
     with store.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO decisions VALUES (?, 'r', TIMESTAMP '2026-01-01', 'accept', '{}', '[]', '{}')",
+            "INSERT INTO decisions "
+            "VALUES (?, 'r', TIMESTAMP '2026-01-01', 'accept', '{}', '[]', '{}')",
             [name],
         ).fetchall()
 
@@ -332,7 +333,7 @@ def test_missing(tmp_path):
 
 
 def test_missing_folder(tmp_path):
-    with pytest.raises(StoreMissing, match="folder .*/b does not exist") as error:
+    with pytest.raises(StoreMissing, match=r"folder .*/b does not exist") as error:
         connect(tmp_path / "b" / "a.duckdb")
     one_line(error)
 
@@ -679,7 +680,9 @@ def test_an_older_store_is_migrated_after_a_copy_is_kept(tmp_path, request):
     (tmp_path / "a.duckdb.v1.bak").write_text("an older copy, not to be lost")
     before = path.read_bytes()
     request.getfixturevalue("version_3")
-    with pytest.warns(StoreWarning, match="from schema version 1 to 3"), connect(path) as store:
+    with pytest.warns(StoreWarning, match="from schema version 1 to 3"):
+        store = connect(path)
+    with store:
         assert store.sql("SELECT version FROM schema_info").fetchall() == [(3,)]
         assert store.sql("SELECT decision_id, judge FROM decisions").fetchall() == [("old", "xy")]
     assert (tmp_path / "a.duckdb.v1.bak").read_text() == "an older copy, not to be lost"
@@ -845,7 +848,9 @@ def test_zeroed_pages(tmp_path, logged):
         damaged = bytearray(log)
         damaged[start : start + 512] = bytes(min(512, len(log) - start))
         path = lay(tmp_path, main, damaged)
-        with pytest.warns(StoreWarning), connect(path) as store:
+        with pytest.warns(StoreWarning):
+            store = connect(path)
+        with store:
             before = sum(end <= start for end in ends)
             assert decisions(store)[:before] == [str(i) for i in range(before)]
             assert decisions(store)[-1] == "main"
