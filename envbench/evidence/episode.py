@@ -563,8 +563,8 @@ def _encode(data: dict[str, Json]) -> EncodedEpisode:
         columns.observe_us.append(step["observe_us"])
     apart = ("steps", "initial_state", "final_state", "digest", "trajectory_digest")
     head = {
-        # a space's own bounds stay inline: they describe, and are no samples
-        key: canonical(value) if key == "spaces" else text(value)
+        # what describes the environment stands alone: its arrays stay inline
+        key: canonical(value) if key in ("spaces", "environment_spec") else text(value)
         for key, value in data.items()
         if key not in apart
     }

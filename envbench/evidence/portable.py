@@ -4,9 +4,9 @@ Portable JSON is what every JSON reader agrees on: objects with string keys, arr
 booleans, null, finite doubles and integers of any size. Its canonical form is what the standard
 library prints with sorted keys and no spaces, in UTF-8, so that anyone can recompute a digest.
 
-orjson prints the same bytes about five times faster, except for floats between 1e-9 and 1e-4 and
-for what it converts silently (tuples, NaN, enums, dates, UUIDs). Those are looked for first, and
-then the standard library prints.
+orjson prints the same bytes about five times faster, except for some floats and for what it
+converts silently (tuples, NaN, enums, dates, UUIDs). Those are looked for, and then the standard
+library prints.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -55,34 +56,35 @@ def parse(text: str | bytes, *, unique_keys: bool = False) -> Json:
             readers could see two different values).
 
     Raises:
-        ValueError: when the text is not JSON, overflows a double, or repeats a key.
+        ValueError: when the text is not JSON in UTF-8, overflows a double, or repeats a key.
     """
-    if not unique_keys and not _LONG_INTEGER.search(
-        text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    ):
-        return orjson.loads(text)
+    raw = text.encode() if isinstance(text, str) else text
+    if not unique_keys and not _LONG_INTEGER.search(raw):
+        return orjson.loads(raw)
     hook = _unique if unique_keys else None
     try:
-        return json.loads(
-            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=hook
+        value = json.loads(
+            raw.decode(), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=hook
         )
     except RecursionError:
         raise ValueError("JSON text is nested too deeply to read") from None
+    if _LONE_SURROGATE.search(raw):  # the standard library reads what UTF-8 cannot hold
+        canonical(value)
+    return value
 
 
 def fast_canonical(value: Any) -> bytes | None:
     """Print a value with orjson if that is certain to be its canonical form, else return None."""
-    types = _plain_types(value)
-    if types is None:
+    levels = _plain_levels(value)
+    if levels is None:
         return None
     try:
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):  # an integer beyond 64 bits, a lone surrogate, a key not text
         return None
-    if float in types:
-        # orjson prints NaN and infinities as null; it differs from the standard library in how it
-        # prints 1e-9 to 1e-4 and nowhere else.
-        if b"null" in text and not _all_finite(value):
+    if levels.has_float:
+        # orjson prints NaN and infinities as null
+        if b"null" in text and not levels.all_finite(text):
             return None
         if not is_printed_alike(text):
             return print_canonical(value)
@@ -90,8 +92,16 @@ def fast_canonical(value: Any) -> bytes | None:
 
 
 def is_printed_alike(text: bytes) -> bool:
-    """Whether every float in JSON text printed by orjson is as the standard library prints it."""
-    return _PRINTED_OTHERWISE.search(text) is None
+    """Whether every float in JSON text printed by orjson is as the standard library prints it.
+
+    They differ for floats between 1e-9 and 1e-4, which orjson prints as `1e-7` or `0.00001`;
+    orjson before 3.12 also printed `1e16` for `1e+16`.
+    """
+    if b"0.0000" in text:
+        return False
+    if _PLUS_IN_EXPONENT:
+        return b"e-" not in text or _SHORT_EXPONENT.search(text) is None
+    return _EXPONENT.search(text) is None
 
 
 def print_canonical(value: Json) -> bytes:
@@ -103,39 +113,54 @@ def print_canonical(value: Json) -> bytes:
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _PLAIN = _ATOMS | {dict, list}
-_PRINTED_OTHERWISE = re.compile(rb"\de-\d(?!\d)|0\.0000")
+_SHORT_EXPONENT = re.compile(rb"\de-\d(?!\d)")
+_EXPONENT = re.compile(rb"\de(?:\d|-\d(?!\d))")
+_PLUS_IN_EXPONENT = orjson.dumps(1e16) == b"1e+16"
+# An escaped surrogate; most stand in pairs.
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # A run of digits that is not the fraction of a float and may not fit 64 bits.
 _LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")
 
 
-def _plain_types(value: Any) -> set[type] | None:
-    """The exact types found in a tree of dicts and lists, or None if another type is among them.
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """A tree of dicts and lists, level by level."""
+
+    levels: list[list[Any]]
+    has_float: bool
+
+    def all_finite(self, text: bytes) -> bool:
+        """Whether no float is NaN or infinite; `text` is the tree as orjson printed it."""
+        if text.count(b"null") == sum(level.count(None) for level in self.levels):
+            return True
+        return all(math.isfinite(v) for level in self.levels for v in level if type(v) is float)
+
+
+def _plain_levels(value: Any) -> _Levels | None:
+    """The levels of a tree of dicts and lists, or None if there is another type among them.
 
     Works level by level, so that the interpreter's own loops do the walking.
     """
     level = [value]
-    found: set[type] = set()
+    levels = []
+    has_float = False
     for _ in range(MAX_DEPTH):
         types = set(map(type, level))
         if not types <= _PLAIN:
             return None
-        found |= types
-        dicts = [v for v in level if type(v) is dict] if dict in types else []
-        lists = [v for v in level if type(v) is list] if list in types else []
-        if not dicts and not lists:
-            return found
-        level = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        levels.append(level)
+        has_float = has_float or float in types
+        if types == {dict}:
+            level = [*chain.from_iterable(map(dict.values, level))]
+        elif dict in types or list in types:
+            dicts = [v for v in level if type(v) is dict]
+            lists = [v for v in level if type(v) is list]
+            level = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        else:
+            return _Levels(levels, has_float)
         if len(level) > 5_000_000:  # a structure that contains itself grows without end
             return None
     return None
-
-
-def _all_finite(value: Any) -> bool:
-    if type(value) is float:
-        return math.isfinite(value)
-    if type(value) is dict:
-        return all(map(_all_finite, value.values()))
-    return all(map(_all_finite, value)) if type(value) is list else True
 
 
 def _refuse_unportable(value: Any, place: str, above: frozenset[int]) -> None:

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import collections
 import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import hashlib
 import math
+import pathlib
 import struct
+import types
 import uuid
 import zlib
 import zoneinfo
@@ -30,7 +34,6 @@ import numpy as np
 from envbench.evidence.portable import (
     MAX_DEPTH,
     Json,
-    canonical,
     fast_canonical,
     parse,
     pointer_segment,
@@ -42,6 +45,9 @@ TAG_BYTES = b'"$envbench"'
 LARGE_ARRAY = 1024
 """Numeric arrays of more elements than this are kept as bytes beside the JSON."""
 
+MAX_PARTS = 2_000_000
+"""A value with more parts than this is not kept: it would take minutes, or never end."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Named:
@@ -51,11 +57,16 @@ class Named:
         type: the class as ``module.Qualified.Name``; nothing is ever imported from it.
         value: its fields as a dict, the Enum's value, or the builtin value it extends.
         name: an Enum member's name, else None.
+        attributes: what the instance of an extended builtin holds beside its value, else None.
     """
 
     type: str
     value: Any
     name: str | None = None
+    attributes: dict[str, Any] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.name, _hash(self.value)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +80,21 @@ class Missing:
 
     type: str
     reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """The beginning of a value that was cut because the caller set a limit.
+
+    Attributes:
+        text: the first characters of its JSON.
+        length: the number of characters that it had.
+        sha256: SHA-256 of all of them, in UTF-8.
+    """
+
+    text: str
+    length: int
+    sha256: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,16 +126,18 @@ class Kept:
     Attributes:
         form: portable JSON in tagged form.
         found: what has no place in it.
+        kind: the class of the value.
     """
 
     form: Json
     found: Encoding
+    kind: type
 
 
 def keep(value: Any) -> Kept:
     """Put a value in tagged form now, to be written later."""
     found = Encoding()
-    return Kept(tag(value, found), found)
+    return Kept(tag(value, found), found, type(value))
 
 
 def encode(value: Any, into: Encoding | None = None, place: str = "") -> bytes:
@@ -151,22 +179,15 @@ def decode(value: Json, arrays: Mapping[str, bytes] | Callable[[str], bytes] | N
         return [decode(item, arrays) for item in value]
     if type(value) is not dict:
         return value
-    kind = value.get(TAG)
-    if kind is None:
+    if TAG not in value:
         return {key: decode(item, arrays) for key, item in value.items()}
+    kind = value[TAG]
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise ValueError(f"unknown tag {kind!r} in {_short(value)}")
     try:
         return reader(value, arrays)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        ArithmeticError,
-    ) as error:
+    except Exception as error:  # whatever NumPy, zlib or a constructor makes of bad content
         message = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"malformed {kind!r} tag in {_short(value)}: {message}") from None
 
@@ -208,9 +229,20 @@ def extract_arrays(value: Json, arrays: dict[str, bytes]) -> Json:
     return {key: extract_arrays(item, arrays) for key, item in value.items()}
 
 
+def array_digests(value: Json) -> set[str]:
+    """The SHA-256 of every large array that parsed JSON in tagged form refers to."""
+    if type(value) is list:
+        return set().union(*map(array_digests, value))
+    if type(value) is not dict:
+        return set()
+    if value.get(TAG) == "array" and "sha256" in value:
+        return {value["sha256"]}
+    return set().union(*map(array_digests, value.values()))
+
+
 def array_tag(array: np.ndarray[Any, Any], into: Encoding | None) -> dict[str, Json]:
     """Tag a large numeric array by dtype, shape and the SHA-256 of its bytes."""
-    content = array.tobytes()
+    content = content_bytes(array)
     digest = hashlib.sha256(content).hexdigest()
     tagged: dict[str, Json] = {
         TAG: "array",
@@ -225,32 +257,69 @@ def array_tag(array: np.ndarray[Any, Any], into: Encoding | None) -> dict[str, J
     return tagged
 
 
+def content_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """The bytes of an array in C order, with zeros where its dtype has padding.
+
+    NumPy leaves there whatever was in memory, so that equal arrays would have unequal bytes.
+    """
+    if _has_padding(array.dtype):
+        clean = np.zeros(array.shape, array.dtype)
+        _copy_without_padding(array, clean)
+        return clean.tobytes()
+    return array.tobytes()
+
+
 def type_name(kind: type) -> str:
     """Name a class as ``module.Qualified.Name``, without the module for builtins."""
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    try:
+        module, name = kind.__module__, kind.__qualname__
+        return _printable(name if module == "builtins" else f"{module}.{name}")
+    except Exception:  # a metaclass of the user's that does not answer
+        return "unknown"
 
 
 def describe_error(error: BaseException) -> str:
     """The message of an exception, even of one whose ``__str__`` raises."""
     try:
-        return str(error)
+        return str.__str__(str(error))
     except Exception as inner:
         return f"<message unavailable: __str__ raised {type(inner).__name__}>"
 
 
 # How the builtin value inside a subclass is read without calling methods that it overrides.
 _BUILTINS: dict[type, Callable[[Any], Any]] = {
+    collections.OrderedDict: lambda value: collections.OrderedDict(
+        collections.OrderedDict.items(value)
+    ),
     dict: lambda value: dict(dict.items(value)),
     list: lambda value: list(list.__iter__(value)),
     tuple: lambda value: tuple(tuple.__iter__(value)),
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    collections.deque: lambda value: list(collections.deque.__iter__(value)),
     str: str.__str__,
     int: int.__int__,
     float: float.__float__,
+    complex: complex.__complex__,
     bytes: lambda value: bytes(memoryview(value)),
     bytearray: lambda value: bytes(memoryview(value)),
+    datetime.datetime: lambda value: _plain_datetime(value),
+    datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
+    decimal.Decimal: decimal.Decimal,
+    uuid.UUID: lambda value: uuid.UUID(int=value.int),
+    fractions.Fraction: lambda value: {
+        "numerator": value.numerator,
+        "denominator": value.denominator,
+    },
+    range: lambda value: {"start": value.start, "stop": value.stop, "step": value.step},
+    types.MappingProxyType: dict,
+    types.SimpleNamespace: lambda value: dict(vars(value)),
+    pathlib.PurePath: str,
+    np.ma.MaskedArray: lambda value: {
+        "data": np.ma.getdata(value).view(np.ndarray),
+        "mask": np.ma.getmaskarray(value),
+    },
+    np.ndarray: lambda value: value.view(np.ndarray),
 }
 _QUIET_NAN = struct.pack(">d", math.nan)
 
@@ -258,27 +327,31 @@ _QUIET_NAN = struct.pack(">d", math.nan)
 class _Tagger:
     """Turns Python values into tagged JSON, replacing what cannot be kept by a `Missing` tag."""
 
-    __slots__ = ("into",)
+    __slots__ = ("into", "parts")
 
     def __init__(self, into: Encoding | None) -> None:
         self.into = into
+        self.parts = 0
 
     def tag(self, value: Any, place: str, above: tuple[int, ...]) -> Json:
         try:
-            if (
-                id(value) in above
-                and isinstance(value, (dict, list, tuple, np.ndarray))
-                and len(value)
-            ):
+            self.parts += 1
+            if id(value) in above:
                 raise _CannotKeep("it contains itself")
             if len(above) >= MAX_DEPTH:
                 raise _CannotKeep(f"it is nested deeper than {MAX_DEPTH} levels")
+            if self.parts > MAX_PARTS:
+                raise _TooLarge(f"it has more than {MAX_PARTS:,} parts; use a NumPy array")
             return self._tag(value, place, above)
+        except _TooLarge as refusal:
+            if above:  # the whole value is given up, else its other parts would go on for ever
+                raise
+            reason = str(refusal)
         except _CannotKeep as refusal:
             reason = str(refusal)
         except Exception as error:  # a property or conversion of the user's class raised
             reason = f"reading it raised {type(error).__name__}: {describe_error(error)}"
-        kind = type_name(type(value))
+        kind = "unreadable" if type(value) is _Unreadable else type_name(type(value))
         if self.into is None:
             raise ValueError(f"{place or '/'}: cannot keep a {kind}: {reason}")
         self.into.problems.append(Problem(place or "/", kind, reason))
@@ -301,11 +374,10 @@ class _Tagger:
         if kind is tuple:
             return {TAG: "tuple", "items": self._tag_items(value, place, (*above, id(value)))}
         if kind is set or kind is frozenset:
-            items = self._tag_items(list(value), place, above)
-            return {TAG: kind.__name__, "items": sorted(items, key=canonical)}
+            return {TAG: kind.__name__, "items": self._tag_members(value, place, above)}
         if kind is bytes or kind is bytearray:
             return {TAG: kind.__name__, "base64": _b64(bytes(value))}
-        if isinstance(value, np.generic):
+        if issubclass(kind, np.generic):
             return _tag_scalar(value)
         if kind is np.ndarray or kind is np.memmap:
             return self._tag_array(value, place, above)
@@ -317,10 +389,17 @@ class _Tagger:
             return {TAG: "uuid", "value": str(value)}
         if kind is decimal.Decimal:
             return {TAG: "decimal", "value": str(value)}
+        if kind is collections.OrderedDict:
+            pairs = self._tag_pairs(value, place, (*above, id(value)))
+            return {TAG: "ordereddict", "items": pairs}
         if kind is Kept:
             return self._take(value, place)
+        if kind is Cut:
+            return {TAG: "cut", "text": value.text, "length": value.length, "sha256": value.sha256}
         if kind is Missing:
             return {TAG: "missing", "type": value.type, "reason": _tag_str(value.reason)}
+        if kind is _Unreadable:
+            raise _CannotKeep(value.reason)
         return self._tag_named(value, place, (*above, id(value)))
 
     def _take(self, kept: Kept, place: str) -> Json:
@@ -342,11 +421,32 @@ class _Tagger:
                 key: self.tag(item, f"{place}/{pointer_segment(key)}", above)
                 for key, item in value.items()
             }
+        pairs = self._tag_pairs(value, place, above)
+        return {TAG: "dict", "items": sorted(pairs, key=print_canonical)}
+
+    def _tag_pairs(self, value: dict[Any, Any], place: str, above: tuple[int, ...]) -> list[Json]:
         pairs = []
         for key, item in value.items():
             at = f"{place}/{pointer_segment(_key_text(key))}"
             pairs.append([self.tag(key, at, above), self.tag(item, at, above)])
-        return {TAG: "dict", "items": sorted(pairs, key=lambda pair: canonical(pair[0]))}
+        if not self._stay_apart([key for key, _ in pairs]):
+            raise _CannotKeep("two of its keys would be one in evidence")
+        return pairs
+
+    def _tag_members(self, value: Any, place: str, above: tuple[int, ...]) -> list[Json]:
+        """The members of a set, in the order of their canonical forms."""
+        items = self._tag_items(list(value), place, (*above, id(value)))
+        members = [item for item in items if not _is_missing(item)]
+        if not self._stay_apart(members):
+            raise _CannotKeep("two of its members would be one in evidence")
+        # of several members that cannot be kept for one reason, one stands for all
+        missing = {print_canonical(item): item for item in items if _is_missing(item)}
+        return sorted([*members, *missing.values()], key=print_canonical)
+
+    def _stay_apart(self, forms: list[Json]) -> bool:
+        """Whether different hashable values are still different when they are decoded."""
+        arrays = None if self.into is None else self.into.arrays
+        return len({decode(form, arrays) for form in forms}) == len(forms)
 
     def _tag_array(self, value: np.ndarray[Any, Any], place: str, above: tuple[int, ...]) -> Json:
         dtype = value.dtype
@@ -366,41 +466,143 @@ class _Tagger:
 
     def _tag_named(self, value: Any, place: str, above: tuple[int, ...]) -> Json:
         kind = type(value)
+        name, attributes = None, None
         if kind is Named:
-            content = self.tag(value.value, place, above)
-            name = value.name
-            named = value.type
-        elif isinstance(value, enum.Enum):
-            content = self.tag(value.value, place, above)
-            name = value.name
-            named = type_name(kind)
+            named, content, name, attributes = (
+                value.type,
+                value.value,
+                value.name,
+                value.attributes,
+            )
         else:
-            content = self.tag(_fields(value), place, above)
-            name = None
             named = type_name(kind)
-        tagged = {TAG: "named", "type": named, "value": content}
-        return tagged if name is None else {**tagged, "name": name}
+            if issubclass(kind, enum.Enum):
+                content, name = value.value, value.name and _printable(value.name)
+            else:
+                content, attributes = _content_of(value)
+        tagged = {TAG: "named", "type": named, "value": self.tag(content, place, above)}
+        if name is not None:
+            tagged["name"] = name
+        if attributes:
+            tagged["attributes"] = self.tag(attributes, place, above)
+        return tagged
 
 
 class _CannotKeep(Exception):
     """The reason why a value has no place in evidence."""
 
 
-def _fields(value: Any) -> Any:
-    """The content of a dataclass, pydantic model, named tuple or subclass of a builtin."""
+class _TooLarge(Exception):
+    """The reason why a value with very many parts has no place in evidence."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands for an attribute that raised when it was read."""
+
+    reason: str
+
+
+def _content_of(value: Any) -> tuple[Any, dict[str, Any] | None]:
+    """What a value of a class that a reader need not have holds: its content, and what is beside.
+
+    A dataclass, attrs class or pydantic model gives its fields; a subclass of a builtin gives the
+    builtin value and, beside it, the attributes of the instance.
+    """
     kind = type(value)
-    if dataclasses.is_dataclass(kind):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_fields"):
-        return {name: getattr(value, name) for name in kind.model_fields} | (
-            value.model_extra or {}
-        )
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return dict(zip(kind._fields, tuple.__iter__(value), strict=True))
+    names = _field_names(kind)
+    fields = None if names is None else {name: _read(value, name) for name in names}
+    if fields is not None and hasattr(kind, "__pydantic_validator__"):
+        fields |= getattr(value, "model_extra", None) or {}
     for builtin, read in _BUILTINS.items():
-        if isinstance(value, builtin):
-            return read(value)
-    raise _CannotKeep("it is no value of a type that evidence can hold")
+        if issubclass(kind, builtin):
+            content = read(value)
+            names_in_order = getattr(kind, "_fields", ())
+            if builtin is tuple and len(names_in_order) == len(content) > 0:
+                content = dict(zip(names_in_order, content, strict=True))
+            return content, _attributes(value, builtin) | (fields or {})
+    if fields is None:
+        raise _CannotKeep("it is no value of a type that evidence can hold")
+    return fields, None
+
+
+def _field_names(kind: type) -> list[str] | None:
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    if hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_fields"):
+        return list(kind.model_fields)
+    if hasattr(kind, "__attrs_attrs__"):
+        return [attribute.name for attribute in kind.__attrs_attrs__]
+    return None
+
+
+def _read(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name)
+    except Exception as error:
+        return _Unreadable(f"reading it raised {type_name(type(error))}: {describe_error(error)}")
+
+
+def _attributes(value: Any, builtin: type) -> dict[str, Any]:
+    """The instance attributes of a value that extends a builtin."""
+    if builtin is collections.deque:
+        return {} if value.maxlen is None else {"maxlen": value.maxlen}
+    if builtin in _WITHOUT_ATTRIBUTES:
+        return {}
+    state: Any
+    try:
+        state = object.__getstate__(value)
+    except TypeError:  # CPython describes no layout of an extended int, tuple or bytes
+        state = getattr(value, "__dict__", None)
+    in_dict, in_slots = state if isinstance(state, tuple) else (state, None)
+    return {**(in_dict or {}), **(in_slots or {})}
+
+
+# Their instances hold their own content as attributes, or caches of it.
+_WITHOUT_ATTRIBUTES = frozenset(
+    {
+        np.ma.MaskedArray,
+        types.SimpleNamespace,
+        types.MappingProxyType,
+        pathlib.PurePath,
+        fractions.Fraction,
+        uuid.UUID,
+        decimal.Decimal,
+        range,
+    }
+)
+
+
+def _plain_datetime(value: datetime.datetime) -> datetime.datetime:
+    if getattr(value, "nanosecond", 0):
+        raise _CannotKeep("a datetime would lose its nanoseconds; use numpy.datetime64")
+    return datetime.datetime(
+        value.year,
+        value.month,
+        value.day,
+        value.hour,
+        value.minute,
+        value.second,
+        value.microsecond,
+        value.tzinfo,
+        fold=value.fold,
+    )
+
+
+def _is_missing(form: Json) -> bool:
+    return type(form) is dict and form.get(TAG) == "missing"
+
+
+def _hash(value: Any) -> int:
+    """A hash that agrees with equality, also of the content of a `Named`."""
+    if isinstance(value, dict):
+        return hash(frozenset((key, _hash(item)) for key, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return hash(tuple(map(_hash, value)))
+    try:
+        return hash(value)
+    except TypeError:
+        return hash(type(value))
 
 
 def _tag_str(value: str) -> Json:
@@ -420,8 +622,8 @@ def _surrogate(text: str) -> bool:
 
 
 def _tag_int(value: int) -> Json:
-    # Python prints no integer of over 4,300 digits unless a process-wide limit is raised.
-    return value if value.bit_length() <= 14_000 else {TAG: "int", "hex": hex(value)}
+    # A process may forbid to print integers of more than 640 digits.
+    return value if value.bit_length() <= 2_000 else {TAG: "int", "hex": hex(value)}
 
 
 def _tag_float(value: float) -> Json:
@@ -439,11 +641,15 @@ def _tag_scalar(value: np.generic) -> Json:
     dtype = value.dtype
     if dtype.hasobject:
         raise _CannotKeep(f"its dtype {dtype} holds Python objects")
+    if isinstance(value, np.str_):  # a NUL at the end is part of it, and not of an array's cell
+        return {TAG: "scalar", "dtype": dtype.str, "value": _tag_str(str.__str__(value))}
+    if isinstance(value, np.bytes_):
+        return {TAG: "scalar", "dtype": dtype.str, "base64": _b64(bytes(memoryview(value)))}
     array = np.asarray(value)
     plain = dtype.kind in "biu" or (
         dtype.kind == "f" and dtype.itemsize <= 8 and np.isfinite(array)
     )
-    content = {"value": value.item()} if plain else {"base64": _b64(array.tobytes())}
+    content = {"value": value.item()} if plain else {"base64": _b64(content_bytes(array))}
     return {TAG: "scalar", **_tag_dtype(dtype), **content}
 
 
@@ -464,7 +670,35 @@ def _tag_content(value: np.ndarray[Any, Any]) -> dict[str, Json]:
     kind, size = value.dtype.kind, value.dtype.itemsize
     if kind in "biu" or (kind == "f" and size <= 8 and bool(np.isfinite(value).all())):
         return {"data": value.ravel().tolist()}
-    return {"base64": _b64(value.tobytes())}
+    return {"base64": _b64(content_bytes(value))}
+
+
+# On x86 a longdouble has 80 bits of content in 128.
+_LONGDOUBLE_PADDED = np.finfo(np.longdouble).nmant == 63
+
+
+def _has_padding(dtype: np.dtype[Any]) -> bool:
+    if dtype.subdtype is not None:
+        return _has_padding(dtype.subdtype[0])
+    if dtype.names is not None:
+        parts = [dtype[name] for name in dtype.names]
+        return sum(part.itemsize for part in parts) < dtype.itemsize or any(
+            map(_has_padding, parts)
+        )
+    return _LONGDOUBLE_PADDED and dtype.char in "gG"
+
+
+def _copy_without_padding(source: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> None:
+    if source.dtype.names is not None:
+        for name in source.dtype.names:
+            # a view of one field, also of a scalar structure
+            _copy_without_padding(source[name], target[name])
+    elif _has_padding(source.dtype):
+        flat = np.ascontiguousarray(source).reshape(-1).view(np.uint8).reshape(-1, 16).copy()
+        flat[:, 10:] = 0
+        target[...] = flat.reshape(-1).view(source.dtype).reshape(source.shape)
+    else:
+        target[...] = source
 
 
 def _tag_datetime(value: datetime.datetime) -> Json:
@@ -500,9 +734,14 @@ _TEMPORAL: dict[type, Callable[[Any], Json]] = {
 
 def _key_text(key: Any) -> str:
     try:
-        return str(key)
+        text = _printable(str(key))
     except Exception:
-        return f"<{type(key).__name__}>"
+        return f"<{type_name(type(key))}>"
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _lists(value: Any) -> Json:
@@ -556,10 +795,10 @@ def _field_tuples(descr: list[Any]) -> list[Any]:
 def _read_array(value: Json, arrays: Any) -> np.ndarray[Any, Any]:
     shape = tuple(value["shape"])
     if value["dtype"] == "|O":
-        result = np.empty(math.prod(shape), dtype=object)
-        items = [decode(item, arrays) for item in value["items"]]
-        if len(items) != result.size:
+        items = _items(value, arrays)
+        if len(items) != math.prod(shape):
             raise ValueError(f"{len(items)} items do not fill shape {shape}")
+        result = np.empty(len(items), dtype=object)
         for i, item in enumerate(items):
             result[i] = item
         return result.reshape(shape)
@@ -572,6 +811,8 @@ def _read_array(value: Json, arrays: Any) -> np.ndarray[Any, Any]:
         content = _inflate(value)
     else:
         content = _content(value["sha256"], arrays)
+    if dtype.itemsize == 0:
+        return np.zeros(shape, dtype)
     return np.frombuffer(content, dtype=dtype).reshape(shape).copy()
 
 
@@ -583,8 +824,10 @@ def _content(digest: str, arrays: Any) -> bytes:
 
 
 def _inflate(value: Json) -> bytes:
+    size = math.prod(value["shape"]) * _read_dtype(value).itemsize
     try:
-        content = zlib.decompress(_unb64(value["zlib"]))
+        # one byte more than it should have is enough to see that it is too long
+        content = zlib.decompressobj().decompress(_unb64(value["zlib"]), size + 1)
     except zlib.error as error:
         raise ValueError(f"array {value['sha256']} cannot be inflated: {error}") from None
     if hashlib.sha256(content).hexdigest() != value["sha256"]:
@@ -594,6 +837,12 @@ def _inflate(value: Json) -> bytes:
 
 def _read_scalar(value: Json, _: Any) -> Any:
     dtype = _read_dtype(value)
+    if dtype.kind == "U":
+        return np.str_(decode(value["value"]))
+    if dtype.kind == "S":
+        return np.bytes_(_unb64(value["base64"]))
+    if dtype.itemsize == 0:
+        return np.zeros((), dtype)[()]
     if "base64" in value:
         return np.frombuffer(_unb64(value["base64"]), dtype=dtype)[0]
     return dtype.type(value["value"]) if dtype.isnative else np.array(value["value"], dtype)[()]
@@ -624,6 +873,7 @@ _READERS: dict[str, Callable[[Json, Any], Any]] = {
     "bytearray": lambda value, _: bytearray(_unb64(value["base64"])),
     "bytes": lambda value, _: _unb64(value["base64"]),
     "complex": lambda value, _: complex(decode(value["real"]), decode(value["imag"])),
+    "cut": lambda value, _: Cut(value["text"], value["length"], value["sha256"]),
     "date": lambda value, _: datetime.date.fromisoformat(value["value"]),
     "datetime": _read_datetime,
     "decimal": lambda value, _: decimal.Decimal(value["value"]),
@@ -633,7 +883,13 @@ _READERS: dict[str, Callable[[Json, Any], Any]] = {
     "int": lambda value, _: int(value["hex"], 16),
     "missing": lambda value, arrays: Missing(value["type"], decode(value["reason"], arrays)),
     "named": lambda value, arrays: Named(
-        value["type"], decode(value["value"], arrays), value.get("name")
+        value["type"],
+        decode(value["value"], arrays),
+        value.get("name"),
+        decode(value["attributes"], arrays) if "attributes" in value else None,
+    ),
+    "ordereddict": lambda value, arrays: collections.OrderedDict(
+        decode(pair, arrays) for pair in value["items"]
     ),
     "scalar": _read_scalar,
     "set": lambda value, arrays: set(_items(value, arrays)),
