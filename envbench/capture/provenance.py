@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from envbench.evidence.case import require_name
 from envbench.evidence.portable import Json, canonical, parse
+from envbench.evidence.record import new_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +67,19 @@ def require_count(argument: str, value: Any, minimum: int) -> int:
     if value < minimum:
         raise ValueError(f"{argument} must be at least {minimum}, not {value}")
     return int(value)
+
+
+def with_run(provenance: Provenance | None) -> Provenance:
+    """The provenance with a run: its own, or the one that this process makes up once."""
+    if provenance is None:
+        provenance = Provenance()
+    if not isinstance(provenance, Provenance):
+        raise TypeError(f"provenance must be a Provenance, not {type(provenance).__name__}")
+    return (
+        provenance if provenance.run_id else replace(provenance, run_id=_process_run(os.getpid()))
+    )
+
+
+@cache
+def _process_run(process: int) -> str:
+    return new_id()

@@ -11,7 +11,7 @@ import gymnasium
 
 from envbench.evidence.portable import Json, canonical
 from envbench.evidence.spaces import SpaceCodec
-from envbench.evidence.tagged import Encoding, tag, type_name
+from envbench.evidence.tagged import Encoding, inline_arrays, tag, type_name
 
 PACKAGES = ("envbench", "numpy", "duckdb", "pyarrow", "orjson", "pydantic")
 
@@ -77,9 +77,14 @@ def _describe_spec(env: Any) -> dict[str, Json] | None:
     return {
         "id": getattr(spec, "id", None),
         "entry_point": entry if isinstance(entry, str) else type_name(type(entry)),
-        "kwargs": tag(dict(getattr(spec, "kwargs", {})), Encoding()),
+        "kwargs": _inline(dict(getattr(spec, "kwargs", {}))),
         "max_episode_steps": getattr(spec, "max_episode_steps", None),
     }
+
+
+def _inline(value: Any) -> Json:
+    found = Encoding()
+    return inline_arrays(tag(value, found), found.arrays)
 
 
 def _wrappers(env: Any) -> list[str]:

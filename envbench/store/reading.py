@@ -111,6 +111,29 @@ def read_steps(store: Store, ids: list[str]) -> dict[str, StepColumns]:
     return found
 
 
+def read_blocks(store: Store, episode_id: str) -> Iterator[StepColumns]:
+    """The steps of one episode in blocks, also of one that is not sealed."""
+    query = (
+        f"SELECT {_STEP_COLUMNS} FROM steps"
+        " WHERE episode_id = ? AND step_index BETWEEN ? AND ? ORDER BY step_index"
+    )
+    first = 1
+    while True:
+        last = first + STEPS_AT_ONCE - 1
+        block = StepColumns()
+        for values in _fetch(store, query, [episode_id, first, last]):
+            _append(block, list(values))
+        if not block:
+            return
+        yield block
+        first = last + 1
+
+
+def audit_json(store: Store, episode_id: str) -> bytes:
+    """The audit events of one episode as canonical JSON, also of one that is not sealed."""
+    return _read_audit(store, [episode_id]).get(episode_id, b"[]")
+
+
 _JSON_FIELDS = ("action", "observation", "info", "error")
 _STEP_COLUMNS = ", ".join(
     "epoch_us(started_at)" if name == "started_at" else name for name in STEP_FIELDS
@@ -195,6 +218,17 @@ def _append(columns: StepColumns, values: list[Any]) -> None:
         getattr(columns, name).append(value)
 
 
+def _read_audit(store: Store, ids: list[str]) -> dict[str, bytes]:
+    query = (
+        "SELECT episode_id, step_index, table_name, op, key, before, after FROM audit_events"
+        " WHERE episode_id IN (SELECT unnest(?)) ORDER BY episode_id, event_index"
+    )
+    events: dict[str, list[bytes]] = {}
+    for key, *event in _fetch(store, query, [ids]):
+        events.setdefault(key, []).append(_event(*event))
+    return {key: b"[%b]" % b",".join(items) for key, items in events.items()}
+
+
 class _Batch:
     """Episodes whose parts are fetched together."""
 
@@ -225,7 +259,7 @@ class _Batch:
     def steps(self, episode_id: str) -> Iterator[StepColumns]:
         """The steps of an episode in blocks; short episodes are fetched with those after them."""
         if self.rows[episode_id]["n_steps"] > STEPS_AT_ONCE:
-            yield from self._long(episode_id)
+            yield from read_blocks(self.store, episode_id)
             return
         if episode_id not in self._steps:
             self._steps = read_steps(self.store, self._group(episode_id))
@@ -234,15 +268,7 @@ class _Batch:
     def audit(self, episode_id: str) -> bytes:
         """The audit events of an episode as canonical JSON."""
         if self._audit is None:
-            query = (
-                "SELECT episode_id, step_index, table_name, op, key, before, after"
-                " FROM audit_events WHERE episode_id IN (SELECT unnest(?))"
-                " ORDER BY episode_id, event_index"
-            )
-            events: dict[str, list[bytes]] = {}
-            for key, *event in _fetch(self.store, query, [list(self.rows)]):
-                events.setdefault(key, []).append(_event(*event))
-            self._audit = {key: b"[%b]" % b",".join(items) for key, items in events.items()}
+            self._audit = _read_audit(self.store, list(self.rows))
         return self._audit.get(episode_id, b"[]")
 
     def unseen_steps(self, episode_id: str) -> list[int]:
@@ -252,7 +278,7 @@ class _Batch:
                 "SELECT episode_id, list(step_index ORDER BY step_index) FROM steps"
                 " WHERE state_hash IS NULL AND episode_id IN (SELECT unnest(?)) GROUP BY episode_id"
             )
-            self._unseen = dict(_fetch(self.store, query, [list(self.rows)]))  # type: ignore[arg-type]
+            self._unseen = dict(_fetch(self.store, query, [list(self.rows)]))
         return self._unseen.get(episode_id, [])
 
     def _group(self, episode_id: str) -> list[str]:
@@ -267,20 +293,6 @@ class _Batch:
                 break
             group.append(key)
         return group
-
-    def _long(self, episode_id: str) -> Iterator[StepColumns]:
-        first, n_steps = 1, self.rows[episode_id]["n_steps"]
-        query = (
-            f"SELECT {_STEP_COLUMNS} FROM steps"
-            " WHERE episode_id = ? AND step_index BETWEEN ? AND ? ORDER BY step_index"
-        )
-        while first <= n_steps:
-            last = first + STEPS_AT_ONCE - 1
-            block = StepColumns()
-            for values in _fetch(self.store, query, [episode_id, first, last]):
-                _append(block, list(values))
-            yield block
-            first = last + 1
 
 
 class _StoreSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 class Writer(Protocol):
     """What writes to a store behind the caller's back, and can be waited for."""
+
+    def wait(self) -> None:
+        """Return when everything handed over is written, or failed to be."""
 
     def flush(self) -> None:
         """Return when everything handed over is committed."""
@@ -57,7 +61,19 @@ def connect(
     """
     if not trusted:
         return Store(untrusted.open_untrusted(target))
-    return Store(connection.open_store(target, read_only=read_only))
+    store = Store(connection.open_store(target, read_only=read_only))
+    if not read_only:
+        from envbench.store import adoption
+
+        try:
+            adoption.adopt(store)
+        except BaseException:
+            store.close()
+            raise
+    return store
+
+
+_STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
@@ -73,6 +89,7 @@ class Store:
         self._opened = opened
         self._closed = False
         self.writer: Writer | None = None
+        _STORES.add(self)
 
     @property
     def path(self) -> Path | None:
@@ -118,6 +135,7 @@ class Store:
             raise TypeError(
                 f"params must be a sequence or a mapping of values, not {type(params).__name__}"
             )
+        self._settle()
         with self.cursor() as cursor:
             try:
                 relation = cursor.sql(query, params=_bindable(params))
@@ -154,6 +172,7 @@ class Store:
         """
         from envbench.store import reading
 
+        self._settle()
         return reading.Episodes(self, where)
 
     def episode(self, episode_id: str, verify: bool = False) -> EpisodeEvidence:
@@ -165,6 +184,7 @@ class Store:
         """
         from envbench.store import reading
 
+        self._settle()
         return reading.episode(self, episode_id, verify=verify)
 
     def add(self, episode: EpisodeEvidence) -> None:
@@ -225,6 +245,13 @@ class Store:
         if self._closed:
             return f"<Store {self._name}, closed>"
         return f"<Store {self._name}{', read-only' if self.read_only else ''}>"
+
+    def _settle(self) -> None:
+        """Let what this process recorded into the file be there before it is read."""
+        for store in list(_STORES):
+            same = store is self or (self.path is not None and store.path == self.path)
+            if same and store.writer is not None and not store._closed:
+                store.writer.wait()
 
     @property
     def _name(self) -> str:

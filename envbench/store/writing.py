@@ -13,14 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns
+from envbench.store.errors import StoreError
+from envbench.store.messages import explain
 
 if TYPE_CHECKING:
-    import duckdb
+    from envbench.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class EpisodePart:
         arrays: content of large arrays by SHA-256, those not in an earlier part.
         audit: events of the authoritative history, with their index in the episode.
         opening: the header to leave while the episode is open; only in its first part.
+        was_open: whether an earlier part left a header.
         seal: what closes the episode; only in its last part.
     """
 
@@ -78,6 +82,7 @@ class EpisodePart:
     arrays: dict[str, bytes] = field(default_factory=dict)
     audit: list[tuple[int, AuditEvent]] = field(default_factory=list)
     opening: bytes | None = None
+    was_open: bool = False
     seal: Seal | None = None
 
 
@@ -90,7 +95,7 @@ def write_parts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart])
     batches = _Batches()
     for part in parts:
         _add_part(batches, part)
-    sealed = [part.episode_id for part in parts if part.seal is not None and part.first_step > 1]
+    sealed = [part.episode_id for part in parts if part.seal is not None and part.was_open]
     cursor.execute("BEGIN TRANSACTION").fetchall()
     try:
         for table in _ORDER:
@@ -103,6 +108,31 @@ def write_parts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart])
     except BaseException:
         roll_back(cursor)
         raise
+
+
+def add(store: Store, episode: EpisodeEvidence) -> None:
+    """Write an episode that was made elsewhere, and return when it is committed.
+
+    An episode that is already there is left as it is.
+
+    Raises:
+        StoreError: when another episode has its id, or writing failed.
+    """
+    if store.read_only:
+        raise StoreError(f"{store.path} is open for reading only: connect without read_only")
+    with store.cursor() as cursor:
+        query = "SELECT digest FROM episodes WHERE episode_id = ?"
+        known = cursor.execute(query, [episode.episode_id]).fetchall()
+        if not known:
+            try:
+                write_parts(cursor, [episode_part(episode)])
+            except duckdb.Error as error:
+                raise explain(error, store.path) from error
+        elif known[0][0] != episode.digest:
+            raise StoreError(
+                f"{store.path} has another episode {episode.episode_id}, of digest {known[0][0]}:"
+                f" this one has {episode.digest}, so one of the two was altered"
+            )
 
 
 def roll_back(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -543,8 +573,7 @@ def _texts(
     for name in ("action", "observation", "info", "error"):
         yield from (text for text in getattr(columns, name) if text is not None)
     yield from (body for _, _, body in states)
-    # a space's own bounds are inline, so `spaces` refers to nothing
-    yield from (text for key, text in head.items() if key != "spaces")
+    yield from head.values()
 
 
 def _collect_references(value: Json, found: list[str]) -> None:

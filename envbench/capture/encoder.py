@@ -1,0 +1,559 @@
+"""The encoder: what the recorder saw, as evidence.
+
+It keeps one episode's running state (digest chain, states and arrays already written) while the
+episode's parts come in, and looks for broken Gymnasium contracts a column at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from envbench.capture.recorder import (
+    NOTHING,
+    UNSEEN,
+    Header,
+    RawEnding,
+    RawPart,
+    RawReset,
+    RawState,
+    RawStep,
+)
+from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
+from envbench.evidence.portable import canonical
+from envbench.evidence.record import EncodedEpisode, StepColumns, reward_json
+from envbench.evidence.spaces import SpaceCodec
+from envbench.evidence.tagged import TAG, Cut, Encoding, Kept, encode, tag, type_name
+from envbench.store.writing import AuditEvent, EpisodePart, Seal
+
+Row = RawStep | tuple[Any, Any, int, int]
+Errors = dict[int, list[dict[str, Any]]]
+
+
+class EpisodeEncoder:
+    """Turns the parts of one episode into rows.
+
+    Args:
+        header: what was known before the reset.
+        repeat_arrays: give every part all the arrays that it refers to, not the new ones only.
+    """
+
+    def __init__(self, header: Header, *, repeat_arrays: bool = False) -> None:
+        self.header = header
+        self._repeat_arrays = repeat_arrays
+        surroundings = header.surroundings
+        self._actions = surroundings.actions if surroundings else SpaceCodec(None)
+        self._observations = surroundings.observations if surroundings else SpaceCodec(None)
+        self._head: dict[str, bytes] = {}
+        self._initial_state: str | None = None
+        self._final: tuple[str | None, bytes | None] = (None, None)
+        self._chain: Chain | None = None
+        self._errors: list[bytes] = []
+        self._issues: list[str] = []
+        self._audit: list[tuple[int, AuditEvent]] = []
+        self._seen_states: dict[bytes, str] = {}
+        self._known_states: set[str] = set()
+        self._known_arrays: set[str] = set()
+        self._n_steps = 0
+        self._n_attempts = 0
+        self._return: float | None = 0.0
+        self._reset_times: dict[str, Any] = {}
+        self._noted: set[str] = set()
+
+    def encode(self, raw: RawPart) -> EpisodePart:
+        """Encode the next part; the last one comes with the seal."""
+        part = EpisodePart(self.header.episode_id, self._n_steps + 1, StepColumns())
+        if raw.reset is not None or self._chain is None:
+            self._open(raw.reset, part)
+            if raw.ending is None:
+                part.opening = self._opening()
+        elif raw.ending is not None:
+            part.was_open = True
+        self._encode_audit(raw.audit, part)
+        self._encode_steps(raw.steps, part)
+        for error in raw.errors:
+            self._add_error(error, error["step"], part)
+        self._issues += raw.issues
+        assert self._chain is not None
+        self._chain.update(part.columns)
+        if raw.ending is not None:
+            part.seal = self._seal(raw.ending, part)
+        return part
+
+    def _open(self, reset: RawReset | None, part: EpisodePart) -> None:
+        """Encode what is known once the environment was reset."""
+        header = self.header
+        found = Encoding()
+        initial = b"null"
+        if reset is not None and reset.result is not NOTHING:
+            initial = self._encode_reset(reset.result, found, part)
+        case = header.case.to_dict()
+        provenance = header.provenance
+        self._head = {
+            **header.environment_head,
+            "capture_steps": canonical(header.capture_steps),
+            "case": canonical(case),
+            "case_digest": canonical(header.case.digest),
+            "case_id": canonical(header.case.case_id),
+            "episode_id": canonical(header.episode_id),
+            "initial": initial,
+            "max_steps": canonical(header.max_steps),
+            "observer_id": canonical(header.observer_id),
+            "options": encode(header.options, found, "/options"),
+            "provenance": canonical(
+                {
+                    "agent_id": provenance.agent_id,
+                    "environment_version": provenance.environment_version,
+                    "environment_fingerprint": None,
+                    "run_id": provenance.run_id,
+                    "repeat": provenance.repeat,
+                    "previous": provenance.previous,
+                    "labels": dict(provenance.labels),
+                }
+            ),
+            "recorded_at": canonical(header.recorded_at.isoformat(timespec="microseconds")),
+            "row_keys": canonical(None if header.row_keys is None else dict(header.row_keys)),
+            "schema": canonical(SCHEMA),
+            "seed": canonical(header.seed),
+        }
+        if reset is not None:
+            problems: list[dict[str, Any]] = []
+            self._initial_state = self._keep_state(reset.state, 0, part, problems)
+            for problem in problems:
+                self._add_error(problem, 0, part)
+            self._reset_times = {
+                "started_at": self._moment(reset.started_ns),
+                "reset_us": _microseconds(reset.started_ns, reset.ended_ns),
+                "observe_us": _duration(reset.state.observe_ns),
+            }
+        else:
+            self._reset_times = {"started_at": None, "reset_us": None, "observe_us": None}
+        self._keep_arrays(found.arrays, part)
+        for error in _encode_errors(found):
+            self._add_error(error, 0, part)
+        self._chain = Chain(self._head, self._initial_state)
+
+    def _encode_reset(self, result: Any, found: Encoding, part: EpisodePart) -> bytes:
+        errors = []
+        if type(result) is not tuple or len(result) != 2:
+            message = f"reset returned {_kind(result)}, not (observation, info)"
+            errors.append(_contract_error("reset", message, result))
+            result = (result, {})
+        observation, info = result
+        (text,) = self._observations.encode([observation], found, "/initial/observation")
+        if self._observations.outside([observation]):
+            errors.append(_outside_error(self._observations))
+        if not _is_dict(info):
+            errors.append(_contract_error("info", f"info is {_kind(info)}, not a dict", info))
+            info = None
+        for error in errors:
+            self._add_error(error, 0, part)
+        return join_object({"info": encode(info, found, "/initial/info"), "observation": text})
+
+    def _add_error(self, error: dict[str, Any], step: int, part: EpisodePart) -> None:
+        found = Encoding()
+        self._errors.append(encode({**error, "step": step}, found))
+        self._keep_arrays(found.arrays, part)
+
+    def _encode_audit(self, events: list[tuple[int, dict[str, Any]]], part: EpisodePart) -> None:
+        for step, event in events:
+            found = Encoding()
+            absent = {"key", "before", "after"} - set(event)
+            texts = {
+                name: None if name in absent or event[name] is None else encode(event[name], found)
+                for name in ("key", "before", "after")
+            }
+            kept = AuditEvent(
+                step_index=step,
+                table_name=str(event.get("table")),
+                op=str(event.get("op")),
+                key=texts["key"],
+                before=texts["before"],
+                after=texts["after"],
+            )
+            self._keep_arrays(found.arrays, part)
+            for error in _encode_errors(found):
+                self._add_error(error, step, part)
+            part.audit.append((len(self._audit), kept))
+            self._audit.append((step, kept))
+
+    def _encode_steps(self, rows: list[Row], part: EpisodePart) -> None:
+        if not rows:
+            return
+        first = self._n_attempts + 1
+        self._n_attempts += len(rows)
+        steps = [_as_step(row) for row in rows]
+        errors: Errors = {i: list(step.errors) for i, step in enumerate(steps) if step.errors}
+        found = Encoding()
+        columns = part.columns if self.header.capture_steps else StepColumns()
+        self._encode_actions(steps, columns, found, errors)
+        self._encode_results(steps, columns, found, errors)
+        self._encode_states(steps, first, columns, part, errors)
+        epoch = self.header.epoch_ns
+        columns.started_at = [(epoch + step.started_ns) // 1000 for step in steps]
+        columns.step_us = [round((step.ended_ns - step.started_ns) / 1000, 1) for step in steps]
+        columns.observe_us = [_duration(step.state.observe_ns) for step in steps]
+        columns.error = [None] * len(steps)
+        for i in sorted(errors):
+            columns.error[i] = _step_error(errors[i], found)
+            for error in errors[i]:
+                self._add_error(error, first + i, part)
+        self._keep_arrays(found.arrays, part)
+        self._n_steps += len(part.columns)
+        self._note_unfaithful()
+
+    def _encode_actions(
+        self, steps: list[RawStep], columns: StepColumns, found: Encoding, errors: Errors
+    ) -> None:
+        refused = [step.refused for step in steps]
+        taken = [i for i, no in enumerate(refused) if not no]
+        texts = _located(
+            self._actions, [steps[i].action for i in taken], taken, found, errors, "action"
+        )
+        columns.action = [None] * len(steps)
+        for i, text in zip(taken, texts, strict=True):
+            columns.action[i] = self._cut(text, self.header.max_action_chars, i, "action", errors)
+
+    def _encode_results(
+        self, steps: list[RawStep], columns: StepColumns, found: Encoding, errors: Errors
+    ) -> None:
+        n = len(steps)
+        columns.observation, columns.info = [None] * n, [None] * n
+        columns.reward, columns.terminated, columns.truncated = [None] * n, [None] * n, [None] * n
+        returned: list[int] = []
+        results: list[tuple[Any, ...]] = []
+        for i, step in enumerate(steps):
+            result = step.result
+            if result is NOTHING:
+                continue
+            if type(result) is not tuple or len(result) != 5:
+                message = f"step returned {_kind(result)}, not a tuple of five"
+                errors.setdefault(i, []).append(_contract_error("step", message, result))
+                continue
+            returned.append(i)
+            results.append(result)
+        if not results:
+            return
+        observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
+        texts = _located(self._observations, observations, returned, found, errors, "observation")
+        for position in self._observations.outside(observations):
+            errors.setdefault(returned[position], []).append(_outside_error(self._observations))
+        limit = self.header.max_obs_chars
+        for i, text in zip(returned, texts, strict=True):
+            columns.observation[i] = self._cut(text, limit, i, "observation", errors)
+        _encode_rewards(rewards, returned, columns, errors)
+        _encode_flags("terminated", terminated, returned, columns.terminated, errors)
+        _encode_flags("truncated", truncated, returned, columns.truncated, errors)
+        _encode_infos(infos, returned, columns, found, errors)
+        self._add_rewards([columns.reward[i] for i in returned])
+
+    def _add_rewards(self, rewards: list[float | None]) -> None:
+        if self._return is None or None in rewards:
+            self._return = None  # one reward is unknown, so their sum is
+        else:
+            self._return = reduce(add, rewards, self._return)
+
+    def _encode_states(
+        self,
+        steps: list[RawStep],
+        first: int,
+        columns: StepColumns,
+        part: EpisodePart,
+        errors: Errors,
+    ) -> None:
+        columns.state_hash = [None] * len(steps)
+        for i, step in enumerate(steps):
+            if step.state.body is not None:
+                problems: list[dict[str, Any]] = []
+                columns.state_hash[i] = self._keep_state(step.state, first + i, part, problems)
+                if problems:
+                    errors.setdefault(i, []).extend(problems)
+
+    def _keep_state(
+        self, state: RawState, step: int, part: EpisodePart, errors: list[dict[str, Any]]
+    ) -> str | None:
+        """Hash a state and add it to the part if the episode does not have it yet."""
+        if state.body is None:
+            return None
+        if state.found is not None:
+            self._keep_arrays(state.found.arrays, part)
+            errors += _encode_errors(state.found, "/state")
+        digest = self._seen_states.get(state.body)
+        if digest is None:
+            digest = state_hash(state.body)
+            self._seen_states = {state.body: digest}  # the state before is the one most often met
+            if digest not in self._known_states:
+                self._known_states.add(digest)
+                part.states.append((digest, step, state.body))
+        return digest
+
+    def _keep_arrays(self, arrays: Mapping[str, bytes], part: EpisodePart) -> None:
+        for digest, content in arrays.items():
+            if self._repeat_arrays:
+                part.arrays[digest] = content
+            elif digest not in self._known_arrays:
+                self._known_arrays.add(digest)
+                part.arrays[digest] = content
+
+    def _cut(self, text: bytes, limit: int | None, step: int, name: str, errors: Errors) -> bytes:
+        """Cut a value that is longer than the caller wants to keep, and mark it."""
+        if limit is None or len(text) <= limit:
+            return text
+        whole = text.decode()
+        if len(whole) <= limit:
+            return text
+        digest = state_hash(text)
+        errors.setdefault(step, []).append(
+            {
+                "phase": "limit",
+                "type": "Cut",
+                "message": f"{name} of {len(whole)} characters was cut to {limit}",
+                "field": name,
+                "length": len(whole),
+                "sha256": digest,
+            }
+        )
+        return canonical({TAG: "sample", "value": tag(Cut(whole[:limit], len(whole), digest))})
+
+    def _note_unfaithful(self) -> None:
+        for name, codec in (("action", self._actions), ("observation", self._observations)):
+            if codec.unfaithful and name not in self._noted:
+                self._noted.add(name)
+                space = codec.description["repr"] if codec.description else "undeclared"
+                self._issues.append(
+                    f"note: {name}s of the space {space} are kept in tagged form, because its own"
+                    " form does not give them back"
+                )
+
+    def _opening(self) -> bytes:
+        """The header that an interrupted episode is adopted with."""
+        cleanup = {"attempted": False, "completed": False, "error": None}
+        parts = {
+            **self._head,
+            "audited": canonical(self.header.audited),
+            "cleanup": canonical(cleanup if self.header.closes else None),
+            "errors": b"[%b]" % b",".join(self._errors),
+            "initial_state": canonical(self._initial_state),
+            "reset": canonical(self._reset_times),
+        }
+        return join_object(parts)
+
+    def _seal(self, raw: RawEnding, part: EpisodePart) -> Seal:
+        final: list[dict[str, Any]] = []
+        found = Encoding()
+        output = encode(raw.output, found, "/output")
+        state = self._keep_state(raw.state, self._n_attempts + 1, part, final)
+        final += _encode_errors(found)
+        for error in final:
+            self._add_error(error, self._n_attempts, part)
+        for codec in (self._actions, self._observations):
+            codec.unfaithful = 0
+        audit = b"[%b]" % b",".join(_event_json(step, event) for step, event in self._audit)
+        head = {
+            **self._head,
+            "audit": audit if self.header.audited else b"null",
+            "cleanup": encode(raw.cleanup, Encoding()),
+            "duration_ms": canonical(raw.duration_ms),
+            "ending": canonical(raw.ending),
+            "errors": b"[%b]" % b",".join(self._errors),
+            "issues": canonical(self._issues),
+            "output": output,
+            "reset": canonical(self._reset_times),
+            "termination": canonical({"terminated": raw.terminated, "truncated": raw.truncated}),
+            "totals": b'{"reward":%b,"steps":%d}' % (reward_json(self._return), self._n_attempts),
+        }
+        assert self._chain is not None
+        digest, trajectory = self._chain.seal(head, state)
+        return Seal(head, self._initial_state, state, raw.state.body, digest, trajectory)
+
+    def _moment(self, nanoseconds: int | None) -> int | None:
+        return None if nanoseconds is None else (self.header.epoch_ns + nanoseconds) // 1000
+
+
+def gather(parts: list[EpisodePart]) -> EncodedEpisode:
+    """All parts of a sealed episode as one, in memory."""
+    seal = parts[-1].seal
+    if seal is None:
+        raise ValueError("the episode is not sealed")
+    columns = StepColumns()
+    for part in parts:
+        columns.extend(part.columns)
+    return EncodedEpisode(
+        parts=dict(seal.head),
+        columns=columns,
+        states={digest: body for part in parts for digest, _, body in part.states},
+        arrays={digest: content for part in parts for digest, content in part.arrays.items()},
+        initial_state=seal.initial_state,
+        final_state=seal.final_state,
+        digest=seal.digest,
+        trajectory_digest=seal.trajectory_digest,
+    )
+
+
+def _as_step(row: Row) -> RawStep:
+    if isinstance(row, RawStep):
+        return row
+    action, result, started, ended = row
+    return RawStep(action, False, result, UNSEEN, [], started, ended)
+
+
+def _located(
+    codec: SpaceCodec,
+    values: Any,
+    positions: list[int],
+    found: Encoding,
+    errors: Errors,
+    name: str,
+) -> list[bytes]:
+    """Encode samples; values that cannot be kept become errors of the steps they belong to."""
+    whole = Encoding()
+    texts = codec.encode(values, whole)
+    found.arrays.update(whole.arrays)
+    if whole.problems:
+        for position, value in zip(positions, values, strict=True):
+            alone = Encoding()
+            codec.encode([value], alone, f"/{name}")
+            if alone.problems:
+                errors.setdefault(position, []).extend(_encode_errors(alone))
+    return texts
+
+
+def _encode_rewards(
+    rewards: Any, positions: list[int], columns: StepColumns, errors: Errors
+) -> None:
+    if set(map(type, rewards)) == {float} and all(map(math.isfinite, rewards)):
+        for i, reward in zip(positions, rewards, strict=True):
+            columns.reward[i] = reward
+        return
+    for i, reward in zip(positions, rewards, strict=True):
+        number = _as_number(reward)
+        columns.reward[i] = number
+        if number is None:
+            message = f"reward is {_kind(reward)}, not a number"
+        elif not math.isfinite(number):
+            message = f"reward is {number}, not finite"
+        else:
+            continue
+        errors.setdefault(i, []).append(_contract_error("reward", message, reward))
+
+
+def _as_number(reward: Any) -> float | None:
+    """A reward as a double, or None when it is no number or a double cannot hold it exactly."""
+    if isinstance(reward, np.ndarray) and reward.shape == ():
+        reward = reward[()]
+    if isinstance(reward, (bool, np.bool_)):
+        return None
+    if not isinstance(reward, (int, float, np.integer, np.floating)):
+        return None
+    try:
+        number = float(reward)
+    except (OverflowError, ValueError):
+        return None
+    return number if number == reward or number != number else None
+
+
+def _encode_flags(
+    name: str, flags: Any, positions: list[int], column: list[bool | None], errors: Errors
+) -> None:
+    for i, flag in zip(positions, flags, strict=True):
+        if flag is True or flag is False:
+            column[i] = flag
+        elif isinstance(flag, np.bool_) or (
+            isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype == np.bool_
+        ):
+            column[i] = bool(flag)
+        else:
+            message = f"{name} is {_kind(flag)}, not a bool"
+            errors.setdefault(i, []).append(_contract_error(name, message, flag))
+
+
+def _encode_infos(
+    infos: Any, positions: list[int], columns: StepColumns, found: Encoding, errors: Errors
+) -> None:
+    for i, info in zip(positions, infos, strict=True):
+        if type(info) is dict and not info:
+            columns.info[i] = b"{}"
+            continue
+        if not _is_dict(info):
+            message = f"info is {_kind(info)}, not a dict"
+            errors.setdefault(i, []).append(_contract_error("info", message, info))
+            columns.info[i] = b"null"
+            continue
+        alone = Encoding()
+        columns.info[i] = encode(info, alone, "/info")
+        found.arrays.update(alone.arrays)
+        if alone.problems:
+            errors.setdefault(i, []).extend(_encode_errors(alone))
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict) or (type(value) is Kept and issubclass(value.kind, dict))
+
+
+def _contract_error(name: str, message: str, value: Any) -> dict[str, Any]:
+    return {
+        "phase": "contract",
+        "type": "BrokenContract",
+        "message": message,
+        "field": name,
+        "value": value,
+    }
+
+
+def _outside_error(codec: SpaceCodec) -> dict[str, Any]:
+    space = codec.description["repr"] if codec.description else None
+    return {
+        "phase": "contract",
+        "type": "BrokenContract",
+        "message": f"observation is outside the declared space {space}",
+        "field": "observation",
+    }
+
+
+def _encode_errors(found: Encoding, above: str = "") -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": "encode",
+            "type": problem.type,
+            "message": problem.reason,
+            "place": above + problem.place,
+        }
+        for problem in found.problems
+    ]
+
+
+def _step_error(errors: list[dict[str, Any]], found: Encoding) -> bytes:
+    first, *more = errors
+    return encode({**first, "more": more} if more else first, found)
+
+
+def _event_json(step: int, event: AuditEvent) -> bytes:
+    return join_object(
+        {
+            "after": event.after or b"null",
+            "before": event.before or b"null",
+            "key": event.key or b"null",
+            "op": canonical(event.op),
+            "step": canonical(step),
+            "table": canonical(event.table_name),
+        }
+    )
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    return type_name(value.kind if type(value) is Kept else type(value))
+
+
+def _microseconds(started: int | None, ended: int | None) -> float | None:
+    return None if started is None or ended is None else _duration(ended - started)
+
+
+def _duration(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else round(nanoseconds / 1000, 1)

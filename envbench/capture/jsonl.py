@@ -1,0 +1,140 @@
+"""Episodes as JSON lines: a record for each step and one for each episode.
+
+The records have the fields of a published recorder (``decision_type`` ``rl.step`` or
+``rl.episode``, step numbers from 0), and the exact values beside them, under ``values``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any
+
+from envbench.evidence.portable import Json, canonical, parse
+from envbench.evidence.record import reward_json
+from envbench.evidence.spaces import SpaceCodec
+from envbench.evidence.tagged import TAG_BYTES, inline_arrays
+from envbench.store.writing import EpisodePart, Seal
+
+
+class JsonLines:
+    """Appends the records of episodes to a file; each batch is on disk when `append` returns.
+
+    Args:
+        path: the file, made when it does not exist; its folder must.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._spaces: dict[str, tuple[SpaceCodec, SpaceCodec]] = {}
+
+    def append(self, parts: list[EpisodePart]) -> None:
+        """Write the records of some parts of episodes."""
+        lines: list[bytes] = []
+        for part in parts:
+            lines += self._records(part)
+        content = b"".join(line + b"\n" for line in lines)
+        while content:
+            content = content[os.write(self._file, content) :]
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _records(self, part: EpisodePart) -> list[bytes]:
+        head = part.seal.head if part.seal is not None else None
+        if part.opening is not None:
+            opening = parse(part.opening)
+            self._spaces[part.episode_id] = _codecs(opening["spaces"])
+        elif head is not None and part.episode_id not in self._spaces:
+            self._spaces[part.episode_id] = _codecs(parse(head["spaces"]))
+        actions, observations = self._spaces[part.episode_id]
+        records = [
+            canonical(_step_record(part, index, row, actions, observations))
+            for index, row in enumerate(part.columns.rows(), part.first_step)
+        ]
+        if part.seal is not None:
+            del self._spaces[part.episode_id]
+            records.append(canonical(_episode_record(part.episode_id, part.seal)))
+        return records
+
+
+def _codecs(spaces: Json) -> tuple[SpaceCodec, SpaceCodec]:
+    spaces = spaces or {}
+    return (
+        SpaceCodec.from_description(spaces.get("action")),
+        SpaceCodec.from_description(spaces.get("observation")),
+    )
+
+
+def _step_record(
+    part: EpisodePart,
+    index: int,
+    row: tuple[Any, ...],
+    actions: SpaceCodec,
+    observations: SpaceCodec,
+) -> dict[str, Json]:
+    action, observation, reward, terminated, truncated, info, _, error, at, took, _ = row
+    values = {
+        "action": _plain(action, part),
+        "observation": _plain(observation, part),
+        "info": _plain(info, part),
+    }
+    return {
+        "decision_type": "rl.step",
+        "episode_id": part.episode_id,
+        "step_index": index - 1,
+        "inputs": {"action": _repr(actions, action, part)},
+        "outputs": {"observation": _repr(observations, observation, part)},
+        "reward": parse(reward_json(reward)),
+        "terminated": terminated,
+        "truncated": truncated,
+        "info_keys": sorted(values["info"]) if isinstance(values["info"], dict) else [],
+        "started_at": None if at is None else _moment(at),
+        "execution_time_ms": None if took is None else took / 1000,
+        "error": _plain(error, part),
+        "values": values,
+    }
+
+
+def _episode_record(episode_id: str, seal: Seal) -> dict[str, Json]:
+    head = seal.head
+    totals, ending = parse(head["totals"]), parse(head["ending"])
+    return {
+        "decision_type": "rl.episode",
+        "episode_id": episode_id,
+        "inputs": {"env_id": parse(head["environment_id"]), "seed": parse(head["seed"])},
+        "outputs": {
+            "total_steps": totals["steps"],
+            "episode_return": totals["reward"],
+            "completed": ending in ("terminated", "truncated"),
+        },
+        "ending": ending,
+        **parse(head["termination"]),
+        "recorded_at": parse(head["recorded_at"]),
+        "execution_time_ms": parse(head["duration_ms"]),
+        "case_id": parse(head["case_id"]),
+        "errors": parse(head["errors"]),
+        "issues": parse(head["issues"]),
+        "digest": seal.digest,
+        "trajectory_digest": seal.trajectory_digest,
+    }
+
+
+def _plain(text: bytes | None, part: EpisodePart) -> Json:
+    if text is None:
+        return None
+    value = parse(text)
+    return inline_arrays(value, part.arrays) if TAG_BYTES in text else value
+
+
+def _repr(codec: SpaceCodec, text: bytes | None, part: EpisodePart) -> str | None:
+    return None if text is None else repr(codec.decode(parse(text), part.arrays))
+
+
+def _moment(microseconds: int) -> str:
+    moment = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return (moment + datetime.timedelta(microseconds=microseconds)).isoformat()

@@ -1,0 +1,298 @@
+"""`capture_episode`: one fresh environment, one reset, one agent, one sealed episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from envbench.capture.encoder import EpisodeEncoder, gather
+from envbench.capture.guard import guard
+from envbench.capture.provenance import Provenance, require_count, with_run
+from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
+from envbench.capture.sink import Sink, Target, WriteFailed, release, sink_for
+from envbench.capture.surroundings import Surroundings
+from envbench.evidence.case import EvalCase, require_name
+from envbench.evidence.episode import EpisodeEvidence
+from envbench.evidence.portable import Json, canonical
+from envbench.store import Store
+from envbench.store.writing import EpisodePart
+
+Interact = Callable[[Any, Any, dict[str, Any]], str | None]
+
+
+def capture_episode(
+    factory: Callable[[], gymnasium.Env[Any, Any]],
+    interact: Interact,
+    *,
+    case: EvalCase,
+    environment_id: str,
+    observer_id: str,
+    observe: Observe,
+    seed: int,
+    max_steps: int,
+    options: dict[str, Any] | None = None,
+    store: Target | None = None,
+    provenance: Provenance | None = None,
+    audit: Audit | None = None,
+    row_keys: Mapping[str, str] | None = None,
+    render: bool = False,
+    expose: Sequence[str] = (),
+) -> EpisodeEvidence:
+    """Record one episode of a fresh environment.
+
+    The environment is made, reset once and handed to the agent under guard; the state is read
+    after the reset, after every attempted step and at the end; closing is always attempted. An
+    exception of the environment or the agent is recorded and not raised: the episode says how it
+    ended. Nothing is retried, and nothing is assumed rolled back.
+
+    Args:
+        factory: makes the environment; it cleans up after itself when it raises.
+        interact: the agent, called with the environment, the first observation and the first info;
+            returns its answer as text, or None.
+        case: what the agent is asked.
+        environment_id: names environment and version.
+        observer_id: names the observer and its version.
+        observe: reads the state of the world as a dict, independently of what the agent is told.
+        seed: given to `reset`.
+        max_steps: attempted steps that are let through; more are refused.
+        options: given to `reset`.
+        store: where the episode is kept: a store, its path, or a ``.jsonl`` path. It is committed
+            when this function returns.
+        provenance: agent, version, run and attempt.
+        audit: returns the events of an authoritative history since its last call, as dicts
+            ``{"table", "op", "key", "before", "after"}``.
+        row_keys: the key of each table of the state, by JSON Pointer.
+        render: keep frames; not supported yet.
+        expose: names of attributes of the environment that the agent may use.
+
+    Returns:
+        The evidence.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when an argument has no meaning.
+        WriteFailed: when the store could not be written; its `episode` holds the evidence.
+        KeyboardInterrupt: and whatever else is no Exception, after closing; what was seen until
+            then is kept in the store as an interrupted episode.
+    """
+    _require_callables(factory=factory, interact=interact, observe=observe)
+    if audit is not None:
+        _require_callables(audit=audit)
+    if isinstance(expose, str) or not all(isinstance(name, str) for name in expose):
+        raise TypeError(f"expose must be a sequence of names, not {expose!r}")
+    if render:
+        raise ValueError("render=True: frames are not kept yet; leave it out")
+    header = _header(case, environment_id, observer_id, seed, max_steps)
+    header.options = _options(options)
+    header.provenance = with_run(provenance)
+    header.row_keys = _row_keys(row_keys)
+    header.audited = audit is not None
+    keeping = _Keeping(header, store)
+    failure = None
+    try:
+        recorder = Recorder(header, keeping.take, observe, audit)
+        _run(recorder, factory, interact, tuple(expose))
+    finally:
+        failure = keeping.commit()
+    if failure is not None:
+        failure.episode = keeping.held()
+        raise failure
+    return keeping.episode()
+
+
+def _header(
+    case: EvalCase, environment_id: str, observer_id: str, seed: int, max_steps: int
+) -> Header:
+    if not isinstance(case, EvalCase):
+        raise TypeError(f"case must be an EvalCase, not {type(case).__name__}")
+    require_name("environment_id", environment_id)
+    require_name("observer_id", observer_id)
+    return Header(
+        case=case,
+        surroundings=None,
+        environment_id=environment_id,
+        observer_id=observer_id,
+        provenance=Provenance(),
+        seed=require_count("seed", seed, 0),
+        options=None,
+        max_steps=require_count("max_steps", max_steps, 1),
+        row_keys=None,
+        audited=False,
+        capture_steps=True,
+        closes=True,
+    )
+
+
+def _require_callables(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if not callable(value):
+            raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+
+
+def _options(options: Any) -> Any:
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(f"options must be a dict or None, not {type(options).__name__}")
+    return hold(options)
+
+
+def _row_keys(row_keys: Any) -> dict[str, Json] | None:
+    if row_keys is None:
+        return None
+    if not isinstance(row_keys, Mapping):
+        raise TypeError(f"row_keys must be a mapping, not {type(row_keys).__name__}")
+    for path, key in row_keys.items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise ValueError(f"row_keys: {path!r} is no JSON Pointer, such as '/invoice_rows'")
+        require_name(f"row_keys[{path!r}]", key)
+    canonical(dict(row_keys))
+    return dict(row_keys)
+
+
+class _Keeping:
+    """Encodes an episode part by part, and keeps it: in its store, and in memory to be returned."""
+
+    def __init__(self, header: Header, target: Target | None) -> None:
+        self._header = header
+        self._target = target
+        self._sink: Sink | None = None if target is None else sink_for(target)
+        by_line = self._sink is not None and self._sink.backend.by_line
+        self._encoder = EpisodeEncoder(header, repeat_arrays=by_line)
+        self._parts: list[EpisodePart] = []
+
+    def take(self, recorder: Recorder, raw: RawPart) -> None:
+        """Take a part from the recorder."""
+        part = self._encoder.encode(raw)
+        if self._sink is not None:
+            self._sink.put(part)
+        # a long episode in a store that stays open is read from there, and not held twice
+        if isinstance(self._target, Store):
+            self._parts = [part]
+        else:
+            self._parts.append(part)
+
+    def commit(self) -> WriteFailed | None:
+        """Wait until the episode is committed; return what went wrong."""
+        if self._sink is None:
+            return None
+        sink, self._sink = self._sink, None
+        try:
+            release(sink)
+        except WriteFailed as failure:
+            return failure
+        return None
+
+    def episode(self) -> EpisodeEvidence:
+        """The sealed episode."""
+        held = self.held()
+        if held is None:
+            assert isinstance(self._target, Store)
+            return self._target.episode(self._header.episode_id)
+        return held
+
+    def held(self) -> EpisodeEvidence | None:
+        """The sealed episode if all of it is in memory."""
+        if self._parts[0].first_step > 1 or self._parts[0].was_open:
+            return None
+        return EpisodeEvidence(gather(self._parts))
+
+
+def _run(
+    recorder: Recorder, factory: Callable[[], Any], interact: Interact, expose: tuple[str, ...]
+) -> None:
+    """Run the episode to its end, whatever happens, and finish the record."""
+    env, output, crashed = None, None, False
+    interruption: BaseException | None = None
+    try:
+        env = _make(recorder, factory)
+        if env is not None:
+            output, crashed = _interact(recorder, env, interact, expose)
+    except BaseException as error:  # KeyboardInterrupt, SystemExit: they go on when all is kept
+        interruption = error
+    state, cleanup = UNSEEN, {"attempted": False, "completed": False, "error": None}
+    try:
+        if env is not None:
+            state = recorder.see("observe_final")
+            cleanup["attempted"] = True
+            _close(recorder, env, cleanup)
+    except BaseException as error:
+        interruption = interruption or error
+    if interruption is not None:
+        ending = "interrupted"
+    elif env is None:
+        ending = "error"
+    else:
+        ending = _ending(recorder, crashed)
+    recorder.finish(ending, state=state, output=output, cleanup=cleanup)
+    if interruption is not None:
+        raise interruption
+
+
+def _make(recorder: Recorder, factory: Callable[[], Any]) -> Any:
+    try:
+        env = factory()
+        for name in ("reset", "step", "close"):
+            if not callable(getattr(env, name, None)):
+                raise TypeError(f"the factory returned {type(env).__name__}, which has no {name}()")
+    except Exception as error:
+        recorder.error("setup", error)
+        return None
+    recorder.header.surroundings = Surroundings(env, recorder.header.environment_id)
+    return env
+
+
+def _interact(
+    recorder: Recorder, env: Any, interact: Interact, expose: tuple[str, ...]
+) -> tuple[str | None, bool]:
+    """Reset the environment and let the agent act.
+
+    Returns:
+        The agent's answer, and whether something was raised.
+    """
+    header = recorder.header
+    assert header.surroundings is not None
+    assert header.max_steps is not None
+    options = header.options
+    try:
+        result = recorder.reset(lambda: env.reset(seed=header.seed, options=options))
+        observation, info = result
+    except Exception as error:
+        if not recorder.knows(error):  # what was returned is no pair: the encoder names it
+            recorder.failed = True
+        return None, True
+    try:
+        guarded = guard(env, recorder, header.surroundings, header.max_steps, expose)
+    except (AttributeError, ValueError) as error:
+        recorder.error("setup", error)
+        return None, True
+    try:
+        output = interact(guarded, observation, info)
+        if output is not None and not isinstance(output, str):
+            raise TypeError(f"interact must return text or None, not {type(output).__name__}")
+    except Exception as error:
+        if not recorder.knows(error):
+            recorder.error("interaction", error)
+        return None, True
+    return output, False
+
+
+def _close(recorder: Recorder, env: Any, cleanup: dict[str, Any]) -> None:
+    try:
+        env.close()
+    except BaseException as error:
+        cleanup["error"] = recorder.error("close", error)
+        if not isinstance(error, Exception):
+            raise
+    else:
+        cleanup["completed"] = True
+
+
+def _ending(recorder: Recorder, crashed: bool) -> str:
+    if recorder.terminated:
+        return "terminated"
+    if recorder.truncated:
+        return "truncated"
+    if recorder.stopped:
+        return "step_limit"
+    return "error" if crashed or recorder.failed else "policy_stop"

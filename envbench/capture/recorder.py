@@ -1,0 +1,422 @@
+"""The recorder: the one place where an episode is seen.
+
+It runs in the caller's loop, so it does the least that keeps what was seen: a copy of each value
+that could change, two clock readings, one list entry a step. Encoding, digests and checks of the
+Gymnasium contract happen later (`encoder`), on another thread where there is a store.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from envbench.capture.provenance import Provenance
+from envbench.capture.surroundings import Surroundings, unknown_surroundings
+from envbench.evidence.case import EvalCase
+from envbench.evidence.portable import Json
+from envbench.evidence.record import new_id
+from envbench.evidence.tagged import Encoding, describe_error, encode, keep
+
+PART_STEPS = 5_000
+"""A long episode is handed over every so many steps …"""
+
+PART_BYTES = 16_000_000
+"""… or when this much is held, whichever comes first."""
+
+Observe = Callable[[], Mapping[str, Any]]
+Audit = Callable[[], list[dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class RawState:
+    """A state as the observer gave it, encoded at once; `body` is None when none was seen."""
+
+    body: bytes | None
+    found: Encoding | None
+    observe_ns: int | None
+
+
+UNSEEN = RawState(None, None, None)
+NOTHING = object()
+
+
+@dataclass(slots=True)
+class RawStep:
+    """An attempted step as it was seen.
+
+    Attributes:
+        action: a copy of the action.
+        refused: whether the action was refused before the environment saw it.
+        result: a copy of what the environment returned, `NOTHING` when it did not return.
+        state: the state read after it.
+        errors: what went wrong, most telling first.
+        started_ns: nanoseconds on the recorder's clock.
+        ended_ns: likewise.
+    """
+
+    action: Any
+    refused: bool
+    result: Any
+    state: RawState
+    errors: list[dict[str, Json]]
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(slots=True)
+class RawReset:
+    """The reset as it was seen; `result` is `NOTHING` when it failed."""
+
+    result: Any
+    state: RawState
+    started_ns: int | None
+    ended_ns: int | None
+
+
+@dataclass(slots=True)
+class RawEnding:
+    """How an episode ended, and what is known only then."""
+
+    ending: str
+    terminated: bool
+    truncated: bool
+    state: RawState
+    output: Any
+    cleanup: dict[str, Json] | None
+    duration_ms: float
+
+
+@dataclass(slots=True)
+class RawPart:
+    """What was seen since the last part.
+
+    Attributes:
+        reset: in the first part.
+        steps: attempted steps; tuples of the fast path stand for plain ones.
+        errors: errors that belong to no step, in order, with the step they followed.
+        issues: sentences on what the record does not cover.
+        audit: (step, event) of the authoritative history.
+        ending: in the last part.
+    """
+
+    reset: RawReset | None
+    steps: list[Any]
+    errors: list[dict[str, Json]]
+    issues: list[str]
+    audit: list[tuple[int, dict[str, Any]]]
+    ending: RawEnding | None
+
+
+@dataclass(slots=True)
+class Header:
+    """What is known of an episode before its reset.
+
+    Attributes:
+        closes: whether closing the environment belongs to the episode.
+        epoch_ns: what the recorder's clock is behind the nanoseconds since 1970 UTC.
+    """
+
+    case: EvalCase
+    surroundings: Surroundings | None
+    environment_id: str
+    observer_id: str | None
+    provenance: Provenance
+    seed: int | None
+    options: Any
+    max_steps: int | None
+    row_keys: Mapping[str, str] | None
+    audited: bool
+    capture_steps: bool
+    closes: bool
+    max_obs_chars: int | None = None
+    max_action_chars: int | None = None
+    episode_id: str = field(default_factory=new_id)
+    recorded_at: datetime.datetime = field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC)
+    )
+    epoch_ns: int = field(default_factory=lambda: time.time_ns() - time.perf_counter_ns())
+
+    @property
+    def environment_head(self) -> dict[str, bytes]:
+        """Canonical JSON of the keys of `.data` that speak of the environment."""
+        if self.surroundings is None:
+            return unknown_surroundings(self.environment_id)
+        return self.surroundings.head
+
+
+class Recorder:
+    """Sees one episode and hands over what it saw in parts.
+
+    Args:
+        header: what is known before the reset.
+        deliver: takes a part; called in the caller's loop, it must be quick.
+        observe: reads the state of the world, independently of the agent.
+        audit: returns what an authoritative history recorded since the last call.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        deliver: Callable[[Recorder, RawPart], None],
+        observe: Observe | None = None,
+        audit: Audit | None = None,
+    ) -> None:
+        self.header = header
+        self.n_steps = 0
+        self.steps: list[Any] = []
+        self.limit = 64
+        self.terminated = False
+        self.truncated = False
+        self.failed = False
+        self.stopped = False
+        self.sealed = False
+        self.after_end = 0
+        self.parts = 0
+        self._deliver = deliver
+        self._observe = observe
+        self._audit = audit
+        self._reset: RawReset | None = None
+        self._errors: list[dict[str, Json]] = []
+        self._issues: list[str] = []
+        self._events: list[tuple[int, dict[str, Any]]] = []
+        self._raised: deque[BaseException] = deque(maxlen=8)
+        self._began_ns = time.perf_counter_ns()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the environment has ended the episode."""
+        return self.terminated or self.truncated
+
+    def reset(self, call: Callable[[], Any]) -> Any:
+        """Reset the environment, and see what it returned.
+
+        Whatever `call` raises is recorded and raised again.
+        """
+        started = time.perf_counter_ns()
+        try:
+            result = call()
+        except BaseException as error:
+            self._reset = RawReset(NOTHING, UNSEEN, started, time.perf_counter_ns())
+            self.failed = True
+            self.error("reset", error)
+            self._reset.state = self.see("observe_reset")
+            raise
+        ended = time.perf_counter_ns()
+        self._reset = RawReset(hold(result), UNSEEN, started, ended)
+        self._reset.state = self.see("observe_reset")
+        return result
+
+    def step(self, action: Any, call: Callable[[Any], Any]) -> Any:
+        """Take a step, and see the action, what came of it, and the state after it.
+
+        Whatever `call` raises is recorded with the state that it left, and raised again.
+        """
+        held = hold(action)
+        started = time.perf_counter_ns()
+        try:
+            result = call(action)
+        except BaseException as error:
+            ended = time.perf_counter_ns()
+            self.failed = True
+            errors = [self.describe("step", error)]
+            self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
+            raise
+        ended = time.perf_counter_ns()
+        self.failed = False
+        self.note_flags(result)
+        if self._observe is None and self._audit is None:
+            self.steps.append((held, hold(result), started, ended))
+            self.n_steps += 1
+            if self.n_steps >= self.limit:
+                self.hand_over()
+        else:
+            self._append(RawStep(held, False, hold(result), UNSEEN, [], started, ended))
+        return result
+
+    def refuse(self, action: Any, error: Exception) -> None:
+        """Record an attempted step whose action the environment never saw."""
+        now = time.perf_counter_ns()
+        errors = [{**self.describe("action", error), "value": keep(action)}]
+        self._append(RawStep(None, True, NOTHING, UNSEEN, errors, now, now))
+
+    def note_flags(self, result: Any) -> None:
+        """Take the end of the episode from what a step returned."""
+        try:
+            _, _, terminated, truncated, _ = result
+            self.terminated, self.truncated = bool(terminated), bool(truncated)
+        except Exception:  # a broken contract: the encoder says how
+            return
+
+    def error(self, phase: str, error: BaseException) -> dict[str, Json]:
+        """Record an error that belongs to no step."""
+        described = self.describe(phase, error)
+        self._errors.append({**described, "step": self.n_steps})
+        return described
+
+    def issue(self, text: str) -> None:
+        """Record a sentence on what the record does not cover."""
+        self._issues.append(text)
+
+    def see(self, phase: str) -> RawState:
+        """Read the state, and the audit, if there is an observer for them."""
+        state, errors = self._read(phase)
+        self._errors += [{**error, "step": self.n_steps} for error in errors]
+        return state
+
+    def finish(
+        self,
+        ending: str,
+        *,
+        state: RawState = UNSEEN,
+        output: Any = None,
+        cleanup: dict[str, Json] | None = None,
+    ) -> None:
+        """End the episode and hand over the rest of it."""
+        if self.sealed:
+            return
+        self.sealed = True
+        self._raised.clear()
+        if self.after_end:
+            times = "once" if self.after_end == 1 else f"{self.after_end} times"
+            self.issue(f"lifecycle: stepped {times} after the end; such steps are not recorded")
+        duration = (time.perf_counter_ns() - self._began_ns) / 1e6
+        raw = RawEnding(
+            ending, self.terminated, self.truncated, state, output, cleanup, round(duration, 3)
+        )
+        self._hand_over(raw)
+
+    def hand_over(self) -> None:
+        """Hand over a part if enough is held, else say when to look again."""
+        held = len(self.steps)
+        if held < PART_STEPS:
+            size = sum(map(weight, self.steps))
+            if size < PART_BYTES:
+                # enough room for what is held once more, at the size that steps had so far
+                room = int((PART_BYTES - size) * held / size) + 1
+                self.limit = self.n_steps + min(room, held, PART_STEPS - held)
+                return
+        self._hand_over(None)
+        self.limit = self.n_steps + 64
+
+    def deliver_to(self, deliver: Callable[[Recorder, RawPart], None]) -> None:
+        """Hand over to another taker from now on."""
+        self._deliver = deliver
+
+    def detach(self) -> None:
+        """Record nothing from now on."""
+        self.sealed = True
+        self._deliver = lambda recorder, part: None
+
+    def knows(self, error: BaseException) -> bool:
+        """Whether an error was recorded already, when it was first raised."""
+        return any(error is known for known in self._raised)
+
+    def describe(self, phase: str, error: BaseException) -> dict[str, Json]:
+        """An error as evidence keeps it."""
+        self._raised.append(error)
+        return {"phase": phase, "type": type(error).__name__, "message": describe_error(error)}
+
+    def _hand_over(self, ending: RawEnding | None) -> None:
+        part = RawPart(self._reset, self.steps, self._errors, self._issues, self._events, ending)
+        self._reset, self.steps, self._errors, self._issues, self._events = None, [], [], [], []
+        self.parts += 1
+        self._deliver(self, part)
+
+    def _append(self, step: RawStep) -> None:
+        self.n_steps += 1
+        self.steps.append(step)
+        step.state, errors = self._read("observe_step")
+        step.errors += errors
+        if self.n_steps >= self.limit:
+            self.hand_over()
+
+    def _read(self, phase: str) -> tuple[RawState, list[dict[str, Json]]]:
+        errors: list[dict[str, Json]] = []
+        if self._audit is not None:
+            try:
+                events = [dict(event) for event in self._audit()]
+                self._events += [(self.n_steps, hold(event)) for event in events]
+            except Exception as error:
+                errors.append(self.describe("audit", error))
+        if self._observe is None:
+            return UNSEEN, errors
+        started = time.perf_counter_ns()
+        try:
+            state = self._observe()
+            if not isinstance(state, dict):
+                raise TypeError(f"the observer returned {type(state).__name__}, not a dict")
+            found = Encoding()
+            body = encode(state, found)
+        except Exception as error:
+            errors.append(self.describe(phase, error))
+            return RawState(None, None, time.perf_counter_ns() - started), errors
+        taken = time.perf_counter_ns() - started
+        return RawState(body, found if found.problems or found.arrays else None, taken), errors
+
+
+def hold(value: Any) -> Any:
+    """A copy of a value that nothing outside can change any more.
+
+    Plain containers and arrays are copied; a value of any other class is put in tagged form at
+    once, because only its own code knows what a copy of it is.
+    """
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if kind is np.ndarray:
+        return keep(value) if value.dtype.hasobject else value.copy()
+    try:
+        if kind is tuple:
+            return tuple([hold(item) for item in value])
+        if kind is dict:
+            return {key: hold(item) for key, item in value.items()} if value else {}
+        if kind is list:
+            return [hold(item) for item in value]
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return tuple.__new__(kind, [hold(item) for item in value])
+    except Exception:  # it contains itself, or its class is hostile; the tagged form says so
+        pass
+    return keep(value)
+
+
+_IMMUTABLE = frozenset(
+    {
+        int,
+        float,
+        str,
+        bool,
+        type(None),
+        bytes,
+        complex,
+        *(kind for kind in np.sctypeDict.values() if kind not in (np.void, np.object_)),
+    }
+)
+
+
+def weight(step: Any) -> int:
+    """About how many bytes a held step takes."""
+    if type(step) is tuple:
+        return 200 + _size(step[0]) + _size(step[1])
+    body = step.state.body
+    arrays = step.state.found.arrays.values() if step.state.found else ()
+    seen = (len(body) if body else 0) + sum(map(len, arrays))
+    return 400 + _size(step.action) + _size(step.result) + seen
+
+
+def _size(value: Any) -> int:
+    kind = type(value)
+    if kind is np.ndarray:
+        return 100 + int(value.nbytes)
+    if kind in (str, bytes):
+        return 50 + len(value)
+    if kind is dict:
+        return 60 + sum(map(_size, value.values()))
+    if isinstance(value, (tuple, list)):
+        return 60 + sum(map(_size, value))
+    return 40

@@ -1,0 +1,256 @@
+"""`EpisodeCaptureWrapper`: records every episode of a loop that resets many times."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from envbench.capture.guard import OutOfOrder
+from envbench.capture.provenance import Provenance, require_count, with_run
+from envbench.capture.recorder import Header, Recorder, hold
+from envbench.capture.sink import Sink, Target, release, sink_for
+from envbench.capture.surroundings import Surroundings
+from envbench.evidence.case import EvalCase
+from envbench.store import Store
+
+
+class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Records every episode that is played through it.
+
+    The agent gets what the environment returned and the environment what the agent sent. An
+    episode ends as the environment ends it; a reset before that ends it as ``reset_early`` and
+    `close` as ``closed_early``, and a process that ends without `close` leaves it ``interrupted``.
+    A step after the end passes through and is counted in an issue, not recorded.
+
+    Args:
+        env: the environment.
+        exporter: where episodes are kept: a store, its path, or a ``.jsonl`` path; by default what
+            `observe` set, else ``envbench.duckdb``.
+        async_capture: write on a thread; when false, an episode is committed when the call that
+            ends it returns.
+        capture_steps: keep every step; when false, one row an episode.
+        max_obs_chars: cut the JSON of observations to this length, and mark what was cut.
+        max_action_chars: likewise for actions.
+        case: what the episodes answer; by default a case named after the environment.
+        provenance: agent, version and run.
+        render: keep frames; not supported yet.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when an argument has no meaning.
+        StoreError: when the target cannot be opened.
+
+    Example:
+        >>> import gymnasium
+        >>> from envbench import connect
+        >>> store = connect(":memory:")
+        >>> env = EpisodeCaptureWrapper(gymnasium.make("CartPole-v1"), exporter=store)
+        >>> observation, info = env.reset(seed=0)
+        >>> observation, reward, terminated, truncated, info = env.step(0)
+        >>> env.close()
+        >>> [(episode.ending, len(episode.steps)) for episode in store.episodes()]
+        [('closed_early', 1)]
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        *,
+        exporter: Target | None = None,
+        async_capture: bool = True,
+        capture_steps: bool = True,
+        max_obs_chars: int | None = None,
+        max_action_chars: int | None = None,
+        case: EvalCase | None = None,
+        provenance: Provenance | None = None,
+        render: bool = False,
+    ) -> None:
+        if render:
+            raise ValueError("render=True: frames are not kept yet; leave it out")
+        if case is not None and not isinstance(case, EvalCase):
+            raise TypeError(f"case must be an EvalCase, not {type(case).__name__}")
+        limits = {"max_obs_chars": max_obs_chars, "max_action_chars": max_action_chars}
+        for name, limit in limits.items():
+            if limit is not None:
+                limits[name] = require_count(name, limit, 0)
+        RecordConstructorArgs.__init__(
+            self,
+            exporter=_rebuildable(exporter),
+            async_capture=async_capture,
+            capture_steps=capture_steps,
+            max_obs_chars=max_obs_chars,
+            max_action_chars=max_action_chars,
+            case=case,
+            provenance=provenance,
+            render=render,
+        )
+        gymnasium.Wrapper.__init__(self, env)
+        self._surroundings = Surroundings(env)
+        self._case = case or EvalCase(
+            self._surroundings.environment_id,
+            case_id=self._surroundings.environment_id,
+            expects="either",
+        )
+        self._provenance = with_run(provenance)
+        self._limits = limits
+        self._capture_steps = bool(capture_steps)
+        self._at_once = not async_capture
+        self._recorder: Recorder | None = None
+        self._late = 0
+        self._env_step = env.step
+        self._sink: Sink | None = sink_for(exporter)
+        self._episodes: list[str] = []
+        dropped = weakref.finalize(self, _dropped, self._sink, self._episodes, os.getpid())
+        dropped.atexit = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment; an episode that is still open ends as ``reset_early``.
+
+        Raises:
+            WriteFailed: when episodes could not be written since this was last said.
+        """
+        sink = self._open_sink()
+        self._end("reset_early")
+        sink.raise_failure()
+        header = Header(
+            case=self._case,
+            surroundings=self._surroundings,
+            environment_id=self._surroundings.environment_id,
+            observer_id=None,
+            provenance=self._provenance,
+            seed=seed if type(seed) is int and seed >= 0 else None,
+            options=hold(options),
+            max_steps=None,
+            row_keys=None,
+            audited=False,
+            capture_steps=self._capture_steps,
+            closes=False,
+            max_obs_chars=self._limits["max_obs_chars"],
+            max_action_chars=self._limits["max_action_chars"],
+        )
+        recorder = sink.recorder(header)
+        self._episodes[:] = [header.episode_id]
+        if self._late:
+            recorder.issue(f"note: {_times(self._late)} stepped before this reset, unrecorded")
+            self._late = 0
+        try:
+            result = recorder.reset(lambda: self.env.reset(seed=seed, options=options))
+        except Exception:
+            recorder.finish("error")
+            raise
+        except BaseException:
+            recorder.finish("interrupted")
+            raise
+        self._recorder = recorder
+        return result  # type: ignore[no-any-return]
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step.
+
+        Raises:
+            OutOfOrder: before the first reset, and after a reset that failed.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            raise OutOfOrder("step before reset: call reset() first")
+        if recorder.terminated or recorder.truncated:
+            return self._step_after_end(recorder, action)
+        result = recorder.step(action, self._env_step)
+        if recorder.terminated or recorder.truncated:
+            self._ended(recorder)
+        return result  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Close the environment; an episode that is still open ends as ``closed_early``.
+
+        Raises:
+            WriteFailed: when episodes could not be written since this was last said.
+        """
+        try:
+            super().close()
+        finally:
+            sink, self._sink = self._sink, None
+            if sink is not None:
+                self._end("closed_early", sink)
+                self._recorder = None
+                release(sink)
+
+    def flush(self) -> None:
+        """Return when every episode that has ended is committed.
+
+        Raises:
+            WriteFailed: when some could not be written since this was last said.
+        """
+        if self._sink is not None:
+            self._sink.flush()
+
+    def _open_sink(self) -> Sink:
+        if self._sink is None:
+            raise OutOfOrder("reset after close: wrap the environment again")
+        return self._sink
+
+    def _step_after_end(
+        self, recorder: Recorder, action: Any
+    ) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if recorder.sealed:
+            self._late += 1
+        else:
+            recorder.after_end += 1
+        return self._env_step(action)
+
+    def _ended(self, recorder: Recorder) -> None:
+        assert self._sink is not None
+        ending = "terminated" if recorder.terminated else "truncated"
+        self._sink.settle_later(recorder, lambda: recorder.finish(ending))
+        if self._at_once:
+            self._sink.flush()
+
+    def _end(self, early: str, sink: Sink | None = None) -> None:
+        """Seal the episode that is open, if one is."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return
+        if recorder.ended:
+            (sink or self._open_sink()).settle(recorder)
+        else:
+            recorder.finish("error" if recorder.failed else early)
+        self._episodes.clear()
+
+
+def capture_episodes(
+    env: gymnasium.Env[Any, Any], *, exporter: Target | None = None, **kwargs: Any
+) -> EpisodeCaptureWrapper:
+    """Record every episode of an environment; see `EpisodeCaptureWrapper`.
+
+    Example:
+        >>> import gymnasium
+        >>> env = capture_episodes(gymnasium.make("CartPole-v1"), exporter=":memory:")
+        >>> env.close()
+    """
+    return EpisodeCaptureWrapper(env, exporter=exporter, **kwargs)
+
+
+def _rebuildable(exporter: Target | None) -> str | None:
+    """What a spec can hold: a path, not an open store."""
+    if exporter is None:
+        return None
+    if isinstance(exporter, Store):
+        return str(exporter.path or ":memory:")
+    return os.fspath(exporter) if isinstance(exporter, (str, os.PathLike)) else None
+
+
+def _dropped(sink: Sink, episodes: list[str], process: int) -> None:
+    """Seal what a wrapper left open when it was dropped without `close`."""
+    if process == os.getpid():
+        for episode_id in list(episodes):
+            sink.abandon(episode_id)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
