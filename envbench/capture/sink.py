@@ -106,6 +106,7 @@ class StoreBackend:
 
     def close(self) -> None:
         """Close the store, if it was opened for the sink."""
+        self._store.writer = None
         if self._owned:
             self._store.close()
 
