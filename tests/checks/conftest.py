@@ -12,6 +12,7 @@ from envbench.evidence import EpisodeEvidence, EvalCase
 from envbench.evidence.digest import SCHEMA, seal, state_hash
 from envbench.evidence.portable import canonical
 from envbench.evidence.record import EncodedEpisode, StepColumns, new_id
+from envbench.evidence.tagged import tag
 
 MakeEpisode: TypeAlias = Callable[..., EpisodeEvidence]
 FixedCheck: TypeAlias = Callable[..., OutcomeCheck]
@@ -57,6 +58,7 @@ def make_episode(
     observer_id: str | None = "counter-readonly-v1",
     gymnasium_version: str = "1.4.0",
     issues: Iterable[str] = (),
+    errors: Iterable[dict[str, Any]] = (),
 ) -> EpisodeEvidence:
     case = EvalCase(case_input, case_id=case_id, source_id=source_id, tags=tuple(tags))
     terminated, truncated = ending == "terminated", ending == "truncated"
@@ -81,7 +83,7 @@ def make_episode(
         "spaces": spaces,
         "initial": {"observation": 0, "info": {}},
         "output": "done",
-        "errors": [],
+        "errors": [tag(error) for error in errors],
         "issues": list(issues),
         "cleanup": {"attempted": True, "completed": True, "error": None},
         "duration_ms": 1.5,
