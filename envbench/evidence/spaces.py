@@ -10,7 +10,7 @@ are kept as bytes beside the JSON, in the batch's shape.
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from envbench.evidence.portable import Json, canonical, is_printed_alike
+from envbench.evidence.portable import Json, canonical
 from envbench.evidence.tagged import (
     LARGE_ARRAY,
     TAG,
     Encoding,
+    Named,
     array_tag,
+    content_bytes,
     decode,
     describe_error,
     tag,
@@ -71,7 +73,7 @@ class SpaceCodec:
         if not values:
             return []
         if self._kind == "Discrete":
-            texts = _discrete_texts(values)
+            texts = _discrete_texts(self._rebuilt.dtype, values)
         elif self._kind in ("Box", "MultiDiscrete", "MultiBinary"):
             texts = _array_texts(self._rebuilt, values, into)
         else:
@@ -87,7 +89,7 @@ class SpaceCodec:
             ValueError: when the JSON is not a sample of this space.
         """
         if type(value) is dict and value.get(TAG) == "sample":
-            return decode(value["value"], arrays)
+            return _with_graphs(decode(value["value"], arrays))
         if self._rebuilt is None:
             raise ValueError("a sample of an unknown space must be in tagged form")
         try:
@@ -99,24 +101,24 @@ class SpaceCodec:
         return sample
 
     def outside(self, values: Sequence[Any]) -> list[int]:
-        """Positions of the values that are not members of the space.
-
-        A floating-point array of another width is a member when its shape and values fit: it is
-        kept exactly, so nothing is gained by calling it a fault.
-        """
-        if self.space is None:
-            return []
-        if self._kind == "Box":
+        """Positions of the values that are not members of the space; see `contains`."""
+        if self._kind == "Box" and _are_arrays(values, self._rebuilt.dtype, self._rebuilt.shape):
             return _outside_box(self._rebuilt, values)
-        if self._kind == "Discrete" and set(map(type, values)) == {int}:
+        if self._kind == "Discrete" and _are_plain_integers(values, self._rebuilt.dtype):
             low, high = int(self._rebuilt.start), int(self._rebuilt.start + self._rebuilt.n)
             return [i for i, value in enumerate(values) if not low <= value < high]
         return [i for i, value in enumerate(values) if not self.contains(value)]
 
     def contains(self, value: Any) -> bool:
-        """Whether the declared space accepts the value; a `contains` that raises says no."""
+        """Whether a value is a member of the space.
+
+        As Gymnasium's own `contains`, without its warning and with one leniency: a
+        floating-point array of another width is a member of a `Box` when its shape and values
+        fit. It is kept exactly, so nothing is gained by calling it a fault. A `contains` that
+        raises says no.
+        """
         try:
-            return bool(self.space is None or self.space.contains(value))
+            return self.space is None or _is_member(self.space, value)
         except Exception:
             return False
 
@@ -124,7 +126,7 @@ class SpaceCodec:
         if self._rebuilt is not None:
             found = Encoding()
             try:
-                form = _to_jsonable(self._rebuilt, value, found)
+                form = _to_jsonable(self._rebuilt, [value], found)
                 text = canonical(form)
                 (back,) = self._rebuilt.from_jsonable(decode(form, found.arrays))
                 faithful = _same(value, back)
@@ -183,6 +185,14 @@ def _bound(array: np.ndarray[Any, Any]) -> Json:
     flat = array.ravel()
     if flat.size and (flat == flat[0]).all():
         return tag(flat[0].item())
+    if flat.size > LARGE_ARRAY:  # as text that is the same whichever zlib is installed
+        content = base64.b64encode(content_bytes(array)).decode()
+        return {
+            TAG: "array",
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "base64": content,
+        }
     return tag(array)
 
 
@@ -320,89 +330,187 @@ _BUILDERS: dict[str, Callable[[Json], Any]] = {
 }
 
 
-def _discrete_texts(values: Sequence[Any]) -> list[bytes] | None:
+def _are_plain_integers(values: Sequence[Any], dtype: np.dtype[Any]) -> bool:
     types = set(map(type, values))
-    if types == {int} or types == {np.int64}:
-        return [b"[%d]" % value for value in values]
-    return None
+    return types == {int} or (types == {np.int64} and dtype == np.int64)
+
+
+def _discrete_texts(dtype: np.dtype[Any], values: Sequence[Any]) -> list[bytes] | None:
+    if not _are_plain_integers(values, dtype):
+        return None
+    limits = np.iinfo(dtype)
+    if min(values) < limits.min or max(values) > limits.max:
+        return None
+    return [b"[%d]" % value for value in values]
+
+
+def _are_arrays(values: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    if set(map(type, values)) != {np.ndarray}:
+        return False
+    return all(value.dtype == dtype and value.shape == shape for value in values)
+
+
+def _column(values: Sequence[Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Arrays of one dtype and shape as the rows of a matrix."""
+    try:
+        content = b"".join(values)
+    except BufferError:  # not contiguous
+        return np.stack(values).reshape(len(values), -1)
+    return np.frombuffer(content, dtype).reshape(len(values), -1)
 
 
 def _array_texts(space: Any, values: Sequence[Any], into: Encoding) -> list[bytes] | None:
     """Texts of a column of arrays that all have the space's dtype and shape, else None."""
-    dtype, shape = space.dtype, space.shape
-    if any(type(v) is not np.ndarray or v.dtype != dtype or v.shape != shape for v in values):
+    dtype, shape, size = space.dtype, space.shape, math.prod(space.shape)
+    if dtype.kind not in "biuf" or not size or not _are_arrays(values, dtype, shape):
         return None
-    if math.prod(shape) > LARGE_ARRAY and dtype.kind in "biuf":
+    if size > LARGE_ARRAY:
         return [_large_text(value, into) for value in values]
-    if dtype.kind not in "biuf" or dtype.itemsize > 8 or not math.prod(shape):
+    if dtype.itemsize > 8 or not dtype.isnative:
         return None
-    column = np.stack(values)
+    rows = _column(values, dtype)
     if dtype.kind == "f":
-        if not np.isfinite(column).all():
+        if not np.isfinite(rows).all():
             return None
-        column = column.astype(np.float64)
-    rows = column.reshape(len(values), -1)
-    text = orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
-    if len(shape) == 1 and (dtype.kind != "f" or is_printed_alike(text)):
-        return [b"[[%b]]" % row for row in text[2:-2].split(b"],[")]
-    return [canonical([row]) for row in column.tolist()]
+        rows = rows.astype(np.float64)
+    if len(shape) != 1:
+        return [canonical([row]) for row in rows.reshape(-1, *shape).tolist()]
+    text = orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
+    texts = text[2:-2].split(b"],[")
+    if dtype.kind == "f":
+        # orjson prints the others as the standard library does, see portable.is_printed_alike
+        sizes = np.abs(rows)
+        unusual = ((sizes < 1e-4) & (sizes > 0) | (sizes >= 1e16)).any(1)
+        for i in np.flatnonzero(unusual).tolist():
+            texts[i] = canonical(rows[i].tolist())[1:-1]
+    return [b"[[%b]]" % row for row in texts]
 
 
 def _large_text(value: np.ndarray[Any, Any], into: Encoding) -> bytes:
-    content = value.tobytes()
-    digest = hashlib.sha256(content).hexdigest()
-    into.arrays[digest] = content
-    return b'{"$envbench":"array","dtype":"%b","sha256":"%b","shape":%b}' % (
-        value.dtype.str.encode(),
-        digest.encode(),
-        orjson.dumps([1, *value.shape]),
-    )
+    return canonical(array_tag(value[None], into))
 
 
 def _outside_box(space: Any, values: Sequence[Any]) -> list[int]:
-    dtype, shape = space.dtype, space.shape
-    if all(type(v) is np.ndarray and v.dtype == dtype and v.shape == shape for v in values):
-        column = np.stack(values)
-        inside = ((column >= space.low) & (column <= space.high)).reshape(len(values), -1).all(1)
-        return np.flatnonzero(~inside).tolist()
-    return [i for i, value in enumerate(values) if not _in_box(space, value)]
+    dtype = space.dtype
+    if dtype.kind in "iu" and space.low.size:
+        limits = np.iinfo(dtype)
+        if space.low.min() == space.low.max() == limits.min and (
+            space.high.min() == space.high.max() == limits.max
+        ):
+            return []  # no value of the dtype is outside, as in an image
+    low, high = space.low.ravel(), space.high.ravel()
+    outside: list[int] = []
+    step = max(1, 1_000_000 // max(1, low.size))  # images are looked at a few at a time
+    for first in range(0, len(values), step):
+        rows = _column(values[first : first + step], dtype)
+        inside = ((rows >= low) & (rows <= high)).all(1)
+        outside += (np.flatnonzero(~inside) + first).tolist()
+    return outside
+
+
+def _is_member(space: Any, value: Any) -> bool:
+    from gymnasium import spaces
+
+    if type(space) is spaces.Box:
+        return _in_box(space, value)
+    if type(space) is spaces.Dict:
+        return (
+            isinstance(value, dict)
+            and value.keys() == space.spaces.keys()
+            and all(_is_member(part, value[key]) for key, part in space.spaces.items())
+        )
+    if type(space) is spaces.Tuple:
+        parts = tuple(value) if isinstance(value, (list, np.ndarray)) else value
+        return (
+            isinstance(parts, tuple)
+            and len(parts) == len(space.spaces)
+            and all(map(_is_member, space.spaces, parts))
+        )
+    if type(space) is spaces.Sequence and not space.stack:
+        return isinstance(value, tuple) and all(
+            _is_member(space.feature_space, item) for item in value
+        )
+    return bool(space.contains(value))
 
 
 def _in_box(space: Any, value: Any) -> bool:
-    if type(value) is not np.ndarray:
-        return False
+    if not isinstance(value, np.ndarray):
+        with np.errstate(all="ignore"):
+            value = np.asarray(value, dtype=space.dtype)
     both_floats = value.dtype.kind == "f" and space.dtype.kind == "f"
-    fits = both_floats or np.can_cast(value.dtype, space.dtype)
     return bool(
-        fits
+        (both_floats or np.can_cast(value.dtype, space.dtype))
         and value.shape == space.shape
         and (value >= space.low).all()
         and (value <= space.high).all()
     )
 
 
-def _to_jsonable(space: Any, value: Any, into: Encoding) -> Json:
-    """What `space.to_jsonable([value])` gives, with large arrays tagged instead of spelled out."""
+def _to_jsonable(space: Any, values: Sequence[Any], into: Encoding) -> Json:
+    """What `space.to_jsonable(values)` gives, with large arrays tagged instead of spelled out."""
     kind = type(space).__name__
     if kind == "Dict":
-        if type(value) is not dict or set(value) != set(space.spaces):
+        if any(set(value) != set(space.spaces) for value in values):
             raise ValueError("keys differ from the space's")
-        return {key: _to_jsonable(part, value[key], into) for key, part in space.spaces.items()}
+        return {
+            key: _to_jsonable(part, [value[key] for value in values], into)
+            for key, part in space.spaces.items()
+        }
     if kind == "Tuple":
-        if type(value) is not tuple or len(value) != len(space.spaces):
+        if any(len(value) != len(space.spaces) for value in values):
             raise ValueError("length differs from the space's")
         return [
-            _to_jsonable(part, item, into) for part, item in zip(space.spaces, value, strict=True)
+            _to_jsonable(part, [value[i] for value in values], into)
+            for i, part in enumerate(space.spaces)
         ]
-    if kind == "Box" and math.prod(space.shape) > LARGE_ARRAY and space.dtype.kind in "biuf":
-        if (
-            type(value) is not np.ndarray
-            or value.dtype != space.dtype
-            or value.shape != space.shape
-        ):
-            raise ValueError("array differs from the space's dtype or shape")
-        return array_tag(value[None], into)
-    return space.to_jsonable([value])
+    if kind == "Sequence" and not space.stack:
+        return [_to_jsonable(space.feature_space, value, into) for value in values]
+    if kind == "Sequence":
+        return _to_jsonable(space.stacked_feature_space, values, into)
+    if kind == "Graph":
+        return [_graph_to_jsonable(space, value, into) for value in values]
+    if kind == "OneOf":
+        return [_one_to_jsonable(space, index, value, into) for index, value in values]
+    if kind == "Box" and _is_large(space, values):
+        return array_tag(np.stack(values), into)
+    return space.to_jsonable(values)
+
+
+def _graph_to_jsonable(space: Any, value: Any, into: Encoding) -> Json:
+    form = {"nodes": _to_jsonable(space.batch_node_space, [value.nodes], into)}
+    if value.edges is not None and value.edge_links is not None:
+        form["edges"] = _to_jsonable(space.batch_edge_space, [value.edges], into)
+        form["edge_links"] = value.edge_links.tolist()
+    return form
+
+
+def _one_to_jsonable(space: Any, index: Any, value: Any, into: Encoding) -> Json:
+    part = space.spaces[index]
+    if type(part).__name__ == "Box" and _is_large(part, [value]):
+        return [int(index), array_tag(value, into)]
+    return [int(index), part.to_jsonable([value])[0]]
+
+
+def _is_large(space: Any, values: Sequence[Any]) -> bool:
+    """Whether samples of a `Box` are large together, and can be one array."""
+    if space.dtype.kind not in "biuf" or set(map(type, values)) != {np.ndarray}:
+        return False
+    if sum(value.size for value in values) <= LARGE_ARRAY:
+        return False
+    return len({(value.dtype.str, value.shape) for value in values}) == 1
+
+
+def _with_graphs(value: Any) -> Any:
+    """Put Gymnasium's own class back in the place of its name."""
+    if type(value) is Named and value.type == "gymnasium.spaces.graph.GraphInstance":
+        from gymnasium.spaces import GraphInstance
+
+        return GraphInstance(**value.value)
+    if type(value) is dict:
+        return {key: _with_graphs(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_with_graphs, value))
+    return value
 
 
 def _same(value: Any, back: Any) -> bool:
@@ -417,7 +525,7 @@ def _same(value: Any, back: Any) -> bool:
     if isinstance(value, dict):
         return (
             type(value) is type(back)
-            and list(value) == list(back)
+            and value.keys() == back.keys()
             and all(_same(item, back[key]) for key, item in value.items())
         )
     if isinstance(value, (tuple, list)):
