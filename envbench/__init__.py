@@ -10,18 +10,78 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from envbench.capture import (
+        EpisodeCaptureWrapper,
+        Provenance,
+        capture_episode,
+        capture_episodes,
+        observe,
+    )
+    from envbench.checks import (
+        AcceptancePolicy,
+        CheckRequirement,
+        Decision,
+        NotAccepted,
+        OutcomeCheck,
+        OutcomeVerdict,
+        Report,
+        SliceRequirement,
+        SqlCheck,
+        evaluate,
+        evaluate_episode,
+    )
     from envbench.evidence import EpisodeEvidence, EvalCase
+    from envbench.store import Store, connect
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcceptancePolicy",
+    "CheckRequirement",
+    "Decision",
+    "EpisodeCaptureWrapper",
     "EpisodeEvidence",
     "EvalCase",
+    "NotAccepted",
+    "OutcomeCheck",
+    "OutcomeVerdict",
+    "Provenance",
+    "Report",
+    "SliceRequirement",
+    "SqlCheck",
+    "Store",
     "__version__",
+    "capture_episode",
+    "capture_episodes",
+    "connect",
+    "evaluate",
+    "evaluate_episode",
+    "observe",
 ]
 
 _PACKAGES = {
     "evidence": ("EpisodeEvidence", "EvalCase"),
+    "store": ("Store", "connect"),
+    "capture": (
+        "EpisodeCaptureWrapper",
+        "Provenance",
+        "capture_episode",
+        "capture_episodes",
+        "observe",
+    ),
+    "checks": (
+        "AcceptancePolicy",
+        "CheckRequirement",
+        "Decision",
+        "NotAccepted",
+        "OutcomeCheck",
+        "OutcomeVerdict",
+        "Report",
+        "SliceRequirement",
+        "SqlCheck",
+        "evaluate",
+        "evaluate_episode",
+    ),
 }
 _HOME = {name: f"envbench.{package}" for package, names in _PACKAGES.items() for name in names}
 

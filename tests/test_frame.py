@@ -139,7 +139,7 @@ def test_floors_hold() -> None:
 def empty_house(tmp_path: Path) -> Path:
     """A project with our contracts and packages in which nothing is written yet."""
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    for package in ("", *PACKAGES):
+    for package in ("", "cli", *PACKAGES):
         (tmp_path / "envbench" / package).mkdir(parents=True, exist_ok=True)
         (tmp_path / "envbench" / package / "__init__.py").touch()
     return tmp_path
