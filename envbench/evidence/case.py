@@ -12,9 +12,9 @@ Expects = Literal["termination", "truncation", "either"]
 EXPECTS: tuple[str, ...] = ("termination", "truncation", "either")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EvalCase:
-    """One thing an agent is asked to do.
+    """One thing an agent is asked to do. Cases are equal when their digests are.
 
     Args:
         input: the task as given to the agent: text, or any portable JSON.
@@ -36,6 +36,7 @@ class EvalCase:
     tags: tuple[str, ...] = field(default=(), kw_only=True)
     reference: Json = field(default=None, kw_only=True, repr=False)
     expects: Expects = field(default="termination", kw_only=True)
+    _recorded: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_name("case_id", self.case_id)
@@ -43,41 +44,70 @@ class EvalCase:
             require_name("source_id", self.source_id)
         if isinstance(self.tags, str):
             raise TypeError(f"tags must be a sequence of names, not the one text {self.tags!r}")
-        object.__setattr__(self, "tags", tuple(self.tags))
+        unordered = isinstance(self.tags, (set, frozenset))
+        object.__setattr__(self, "tags", tuple(sorted(self.tags) if unordered else self.tags))
         for tag in self.tags:
             require_name("tags", tag)
         if len(set(self.tags)) != len(self.tags):
             raise ValueError(f"tags name one twice: {list(self.tags)}")
         if self.expects not in EXPECTS:
             raise ValueError(f"expects must be one of {', '.join(EXPECTS)}, not {self.expects!r}")
-        # a copy, so that a list changed later does not change the case
+        # copies, so that a list changed later does not change the case
         object.__setattr__(self, "input", _portable("input", self.input))
         object.__setattr__(self, "reference", _portable("reference", self.reference))
+        has_none = self.reference is None
+        self._record(None if has_none else _sha256(canonical(self.reference)))
+
+    @classmethod
+    def from_dict(cls, recorded: dict[str, Json]) -> EvalCase:
+        """A case as evidence keeps it: with the reference's digest and without the reference.
+
+        Raises:
+            TypeError: when a value is of the wrong type.
+            ValueError: when a key is missing or not one of a case, or a value is refused.
+        """
+        if set(recorded) != _KEYS:
+            wrong = ", ".join(sorted(_KEYS ^ set(recorded)))
+            raise ValueError(f"a recorded case has the keys {', '.join(sorted(_KEYS))}: {wrong}")
+        arguments = {key: value for key, value in recorded.items() if key != "reference_digest"}
+        case = cls(**arguments)
+        case._record(recorded["reference_digest"])
+        return case
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EvalCase) and self._recorded == other._recorded
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash(self._recorded)
 
     @property
     def digest(self) -> str:
         """SHA-256 of the case as recorded: two cases with one digest ask the same."""
-        return case_digest(self.to_dict())
+        return _sha256(self._recorded)
 
     def to_dict(self) -> dict[str, Json]:
         """The case as evidence keeps it: the reference only by its digest."""
-        reference = None if self.reference is None else canonical(self.reference)
-        return {
+        recorded: dict[str, Json] = parse(self._recorded)
+        return recorded
+
+    def _record(self, reference_digest: str | None) -> None:
+        recorded = {
             "input": self.input,
             "case_id": self.case_id,
             "source_id": self.source_id,
             "tags": list(self.tags),
             "expects": self.expects,
-            "reference_digest": reference and hashlib.sha256(reference).hexdigest(),
+            "reference_digest": reference_digest,
         }
+        object.__setattr__(self, "_recorded", canonical(recorded))
+
+
+_KEYS = {"input", "case_id", "source_id", "tags", "expects", "reference_digest"}
 
 
 def case_digest(recorded: dict[str, Json]) -> str:
     """SHA-256 of the canonical form of a recorded case."""
-    return hashlib.sha256(canonical(recorded)).hexdigest()
+    return _sha256(canonical(recorded))
 
 
 def require_name(argument: str, value: Any) -> None:
@@ -86,6 +116,10 @@ def require_name(argument: str, value: Any) -> None:
         raise TypeError(f"{argument} must be text, not {type(value).__name__}")
     if not value.strip():
         raise ValueError(f"{argument} must not be blank")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _portable(argument: str, value: Any) -> Json:

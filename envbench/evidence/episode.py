@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
 import os
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from envbench.evidence.case import EvalCase
 from envbench.evidence.digest import seal, state_hash
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import EncodedEpisode, Source, StepColumns
-from envbench.evidence.schema import DATA_KEYS, check_schema
+from envbench.evidence.schema import DATA_KEYS, TAGGED_KEYS, check_schema
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import (
     TAG,
+    array_digests,
     decode,
     decode_text,
     extract_arrays,
@@ -108,14 +110,7 @@ class EpisodeEvidence:
     @property
     def case(self) -> EvalCase:
         """The case that the episode answers, without its reference."""
-        case = self._head("case")
-        return EvalCase(
-            case["input"],
-            case_id=case["case_id"],
-            source_id=case["source_id"],
-            tags=tuple(case["tags"]),
-            expects=case["expects"],
-        )
+        return EvalCase.from_dict(self._head("case"))
 
     @property
     def ending(self) -> str:
@@ -202,6 +197,10 @@ class EpisodeEvidence:
         Raises:
             ValueError: naming the place, when anything does not fit the schema or the digests.
         """
+        if not isinstance(data, dict):
+            raise ValueError(  # noqa: TRY004 - everything malformed is a ValueError
+                f"/: expected an object, found {type(data).__name__}"
+            )
         plain = parse(canonical(dict(data)))
         check_schema(plain)
         episode = cls(_encode(plain))
@@ -238,15 +237,23 @@ class EpisodeEvidence:
         """
         source = self._source
         problems = []
-        hashes = dict.fromkeys((source.initial_state, *self._state_hashes(), source.final_state))
-        for expected in hashes:
-            if expected is None:
-                continue
+        arrays = set().union(*map(_array_digests, self._tagged_texts()))
+        seen = (source.initial_state, *self._state_hashes(), source.final_state)
+        for expected in dict.fromkeys(digest for digest in seen if digest is not None):
             try:
-                if state_hash(source.state(expected)) != expected:
-                    problems.append(f"/states/{expected}: the state was altered")
+                body = source.state(expected)
             except KeyError:
                 problems.append(f"/states/{expected}: the state is missing")
+                continue
+            if state_hash(body) != expected:
+                problems.append(f"/states/{expected}: the state was altered")
+            arrays |= _array_digests(body)
+        for expected in sorted(arrays):
+            try:
+                if hashlib.sha256(source.array(expected)).hexdigest() != expected:
+                    problems.append(f"/arrays/{expected}: the array was altered")
+            except KeyError:
+                problems.append(f"/arrays/{expected}: the array is missing")
         digest, trajectory = seal(
             source.head(), source.initial_state, source.steps(), source.final_state
         )
@@ -267,6 +274,12 @@ class EpisodeEvidence:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    def __copy__(self) -> EpisodeEvidence:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> EpisodeEvidence:
+        return self
 
     def __repr__(self) -> str:
         steps = self._source.n_steps
@@ -290,6 +303,14 @@ class EpisodeEvidence:
         for block in self._source.steps():
             yield from block.state_hash
 
+    def _tagged_texts(self) -> Iterator[bytes | None]:
+        """Every text but the states in which large arrays can stand."""
+        head = self._source.head()
+        yield from (head[key] for key in TAGGED_KEYS)
+        for block in self._source.steps():
+            for column in (block.action, block.observation, block.info, block.error):
+                yield from column
+
     def _unseen_states(self) -> list[str]:
         if self._head("observer_id") is None:
             return []
@@ -311,7 +332,8 @@ class EpisodeEvidence:
             return None if digest is None else self._inline(source.state(digest))
         if key in ("digest", "trajectory_digest"):
             return getattr(source, key)
-        return self._inline(source.head()[key])
+        text = source.head()[key]
+        return self._inline(text) if key in TAGGED_KEYS else parse(text)
 
     def _inline(self, text: bytes | None) -> Json:
         if text is None:
@@ -494,28 +516,32 @@ class States(Sequence[Any]):
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file that is complete or not there: a temporary one beside it, then a rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-_UNREAD = object()
+class _Unread:
+    """Stands in an `EpisodeData` for a value that was not read yet."""
+
+    def __repr__(self) -> str:
+        return "<not read yet: give dict(data) to readers of a dict's memory>"
+
+
+_UNREAD = _Unread()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _array_digests(text: bytes | None) -> set[str]:
+    return array_digests(parse(text)) if text is not None and b'"sha256"' in text else set()
 
 
 def _finite(reward: float | None) -> bool:
@@ -563,8 +589,7 @@ def _encode(data: dict[str, Json]) -> EncodedEpisode:
         columns.observe_us.append(step["observe_us"])
     apart = ("steps", "initial_state", "final_state", "digest", "trajectory_digest")
     head = {
-        # what describes the environment stands alone: its arrays stay inline
-        key: canonical(value) if key in ("spaces", "environment_spec") else text(value)
+        key: text(value) if key in TAGGED_KEYS else canonical(value)
         for key, value in data.items()
         if key not in apart
     }

@@ -6,14 +6,16 @@ refuses such evidence here, naming the place, so that checks never meet a malfor
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envbench.evidence.case import EXPECTS, case_digest
+from envbench.evidence.case import EXPECTS, EvalCase, case_digest
 from envbench.evidence.digest import SCHEMA
-from envbench.evidence.portable import Json
-from envbench.evidence.tagged import TAG, decode
+from envbench.evidence.portable import Json, canonical
+from envbench.evidence.spaces import SpaceCodec
+from envbench.evidence.tagged import TAG, TAG_BYTES, Encoding, decode, extract_arrays, tag
 
 ENDINGS = (
     "terminated",
@@ -64,6 +66,7 @@ def check_schema(data: Mapping[str, Json]) -> None:
     _fields(data, "", _TOP)
     _check_case(data)
     _check_steps(data)
+    _check_samples(data)
     _check_termination(data)
 
 
@@ -138,12 +141,48 @@ def _at_least(minimum: int) -> Check:
 
 
 def _tagged(value: Any, place: str) -> None:
-    """Check that tagged values inside decode; where they stand is free."""
-    if type(value) is dict and value.get(TAG) == "sample":
-        value = value.get("value")
+    """Check that tagged values inside decode, and are written in the one way there is."""
+    if TAG_BYTES not in canonical(value):
+        return
+    found = Encoding()
     try:
-        decode(value)
+        plain = extract_arrays(value, found.arrays)
+        again = tag(decode(plain, found.arrays), found)
     except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    except (KeyError, TypeError) as error:  # an array without its keys
+        raise ValueError(f"{place}: malformed tag: {type(error).__name__}: {error}") from None
+    if canonical(again) != canonical(plain):
+        raise ValueError(f"{place}: a tagged value is not written as its tag prescribes")
+
+
+def _sample(codec: SpaceCodec, value: Any, place: str) -> None:
+    """Check that a value is a sample of a space, as the space writes it."""
+    if type(value) is dict and value.get(TAG) == "sample":
+        _fields(value, place, {TAG: _text, "value": _any})
+        _tagged(value["value"], f"{place}/value")
+        return
+    arrays: dict[str, bytes] = {}
+    try:
+        plain = extract_arrays(value, arrays)
+        (again,) = codec.encode([codec.decode(plain, arrays)], Encoding())
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from None
+    if again != canonical(plain):
+        raise ValueError(f"{place}: not a sample as its space writes it")
+
+
+def _space(value: Any, place: str) -> None:
+    if value is None:
+        return
+    if type(value) is not dict:
+        raise ValueError(f"{place}: expected an object or null, found {_found(value)}")
+    for key in ("type", "repr"):
+        if type(value.get(key)) is not str:
+            raise ValueError(f"{place}/{key}: expected text, found {_found(value.get(key))}")
+    try:
+        SpaceCodec.from_description(value)
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{place}: {error}") from None
 
 
@@ -154,11 +193,9 @@ def _state(value: Any, place: str) -> None:
 
 
 def _reward(value: Any, place: str) -> None:
-    if type(value) is float or value is None:
-        return
-    if type(value) is dict and value.get(TAG) == "float":
-        _tagged(value, place)
-    else:
+    names = ("nan", "inf", "-inf")
+    special = type(value) is dict and value in [{TAG: "float", "value": name} for name in names]
+    if not (type(value) is float or value is None or special):
         raise ValueError(f"{place}: expected a double or null, found {_found(value)}")
 
 
@@ -175,6 +212,9 @@ def _error(value: Any, place: str) -> None:
         if key not in value:
             raise ValueError(f"{place}/{key}: missing")
         check(value[key], f"{place}/{key}")
+    step = value.get("step")
+    if step is not None:
+        _at_least(0)(step, f"{place}/step")
     _tagged(value, place)
 
 
@@ -198,16 +238,27 @@ _text_or_null = _kind("text or null", str, null=True)
 _flag = _kind("true or false", bool)
 _sha256 = _matching("64 hexadecimal digits", "[0-9a-f]{64}")
 _id = _matching("a UUID", "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_moment = _matching(
-    "a time in UTC with microseconds", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00"
-)
+
+
+def _moment(value: Any, place: str) -> None:
+    """Check a time in UTC with microseconds, as `datetime.isoformat` writes it."""
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+        fits = value == moment.astimezone(datetime.UTC).isoformat(timespec="microseconds")
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{place}: expected a time in UTC with microseconds, found {_found(value)}"
+        )
+
 
 _STEP: dict[str, Check] = {
     "index": _at_least(1),
-    "action": _tagged,
+    "action": _any,  # see _check_samples
     "transition": _either(
         _object(
-            observation=_tagged,
+            observation=_any,
             reward=_reward,
             terminated=_kind("true, false or null", bool, null=True),
             truncated=_kind("true, false or null", bool, null=True),
@@ -244,8 +295,8 @@ _TOP: dict[str, Check] = {
     "max_steps": _either(_at_least(1)),
     "options": _tagged,
     "recorded_at": _moment,
-    "spaces": _either(_object(action=_any, observation=_any)),
-    "initial": _either(_object(observation=_tagged, info=_tagged)),
+    "spaces": _either(_object(action=_space, observation=_space)),
+    "initial": _either(_object(observation=_any, info=_tagged)),
     "initial_state": _either(_state),
     "steps": _kind("a list", list),
     "final_state": _either(_state),
@@ -288,8 +339,16 @@ DATA_KEYS = tuple(_TOP)
 """Every key of `.data`, in the order in which they are handed out."""
 
 
+TAGGED_KEYS = ("options", "initial", "output", "errors", "audit", "cleanup")
+"""Keys of `.data`, beside steps and states, that hold tagged values; the others are as they are."""
+
+
 def _check_case(data: Mapping[str, Json]) -> None:
     case = data["case"]
+    try:
+        EvalCase.from_dict(case)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"/case: {error}") from None
     if case["case_id"] != data["case_id"]:
         raise ValueError(
             f"/case_id: {data['case_id']!r} is not the case's own, {case['case_id']!r}"
@@ -318,6 +377,21 @@ def _check_steps(data: Mapping[str, Json]) -> None:
             raise ValueError(f"/totals/steps: {data['totals']['steps']}, but {len(steps)} are kept")
     elif steps:
         raise ValueError("/steps: steps are kept although capture_steps is false")
+
+
+def _check_samples(data: Mapping[str, Json]) -> None:
+    """Check actions and observations against the spaces that are recorded beside them."""
+    spaces = data["spaces"] or {"action": None, "observation": None}
+    actions = SpaceCodec.from_description(spaces["action"])
+    observations = SpaceCodec.from_description(spaces["observation"])
+    if data["initial"] is not None:
+        _sample(observations, data["initial"]["observation"], "/initial/observation")
+    for i, step in enumerate(data["steps"]):
+        if step["action"] is not None:
+            _sample(actions, step["action"], f"/steps/{i}/action")
+        if step["transition"] is not None:
+            place = f"/steps/{i}/transition/observation"
+            _sample(observations, step["transition"]["observation"], place)
 
 
 def _check_termination(data: Mapping[str, Json]) -> None:
