@@ -46,9 +46,7 @@ class EpisodeEncoder:
     def __init__(self, header: Header, *, repeat_arrays: bool = False) -> None:
         self.header = header
         self._repeat_arrays = repeat_arrays
-        surroundings = header.surroundings
-        self._actions = surroundings.actions if surroundings else SpaceCodec(None)
-        self._observations = surroundings.observations if surroundings else SpaceCodec(None)
+        self._actions = self._observations = SpaceCodec(None)
         self._head: dict[str, bytes] = {}
         self._initial_state: str | None = None
         self._final: tuple[str | None, bytes | None] = (None, None)
@@ -88,6 +86,9 @@ class EpisodeEncoder:
     def _open(self, reset: RawReset | None, part: EpisodePart) -> None:
         """Encode what is known once the environment was reset."""
         header = self.header
+        if header.surroundings is not None:  # known since the environment was made
+            self._actions = header.surroundings.actions
+            self._observations = header.surroundings.observations
         found = Encoding()
         initial = b"null"
         if reset is not None and reset.result is not NOTHING:
