@@ -53,12 +53,14 @@ class Connection:
         path: the file, absolute and with links followed; None in memory.
         read_only: whether writing is refused.
         process: id of the process that opened it.
+        trusted: whether the file's own definitions are used.
     """
 
     duckdb: duckdb.DuckDBPyConnection
     path: Path | None
     read_only: bool
     process: int
+    trusted: bool = True
 
     def __post_init__(self) -> None:
         _OPEN.add(self)

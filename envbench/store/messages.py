@@ -112,6 +112,13 @@ def _invalidated(path: Path | None, _: re.Match[str]) -> StoreError:
     )
 
 
+def _log(path: Path | None, _: re.Match[str]) -> StoreError:
+    return StoreDamaged(
+        f"the log of {path} cannot be replayed: open the store once for writing, which keeps the "
+        f"log and reads what it can"
+    )
+
+
 _EXPLANATIONS = [
     (
         re.compile(
@@ -127,6 +134,7 @@ _EXPLANATIONS = [
     (re.compile(r"database has been invalidated"), _invalidated),
     (re.compile(r"Can't compress using user-provided compression"), _older_format),
     (re.compile(r"newer version of DuckDB|version number .* higher"), _newer_format),
+    (re.compile(r"replaying (checkpoint )?WAL file"), _log),
     (re.compile(r"computed checksum .*? does not match stored checksum|Corrupt.*?file"), _corrupt),
     (re.compile(r"No such file or directory|Not a directory|does not exist$"), _no_folder),
 ]

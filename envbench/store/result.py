@@ -28,7 +28,7 @@ class Result:
     @classmethod
     def empty(cls) -> Result:
         """What a statement without rows gives."""
-        return cls(pa.table({}))
+        return cls(pa.Table.from_arrays([], names=[]))
 
     def arrow(self) -> pa.Table:
         """The rows as a PyArrow table."""
@@ -76,7 +76,7 @@ _PRINTED = 20
 
 def _plain(table: pa.Table) -> pa.Table:
     columns = [_plain_column(column) for column in table.columns]
-    return pa.table(columns, names=_distinct(table.column_names))
+    return pa.Table.from_arrays(columns, names=_distinct(table.column_names))
 
 
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:

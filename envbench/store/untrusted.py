@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
+from typing import Any, Protocol
 
 import duckdb
 
@@ -62,7 +63,7 @@ def open_untrusted(target: Target) -> Connection:
     except BaseException:
         connection.close()
         raise
-    return Connection(connection, path, read_only=True, process=os.getpid())
+    return Connection(connection, path, read_only=True, process=os.getpid(), trusted=False)
 
 
 def require_our_tables(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:
@@ -78,7 +79,7 @@ def require_our_tables(connection: duckdb.DuckDBPyConnection, database: str, nam
         StoreTooNew: when the file is of a newer schema.
         StoreTooOld: when the file is of an older schema.
     """
-    found = _definitions(connection, database)
+    found = table_definitions(connection, database)
     _require(found, "schema_info", name)
     rows = connection.execute(f"SELECT version FROM {database}.main.schema_info").fetchall()
     versions = [row[0] for row in rows]
@@ -117,20 +118,28 @@ def _our_definitions() -> dict[str, Definition]:
     connection = duckdb.connect(":memory:", config=settings())
     try:
         connection.execute(schema_sql()).fetchall()
-        return _definitions(connection, "memory")
+        return table_definitions(connection, "memory")
     finally:
         connection.close()
 
 
-def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, Definition]:
+class Queryable(Protocol):
+    """What runs a query, such as a cursor."""
+
+    def execute(self, query: str, parameters: Any = ..., /) -> Any:
+        """Run a query; the rows are fetched from what it returns."""
+
+
+def table_definitions(connection: Queryable, database: str) -> dict[str, Definition]:
+    """How the base tables of an attached database are defined, by name."""
     statements = connection.execute(
-        "SELECT table_name, sql FROM duckdb_tables() "
+        "SELECT table_name, sql FROM system.main.duckdb_tables() "
         "WHERE database_name = ? AND schema_name = 'main'",
         [database],
     ).fetchall()
     columns: dict[str, list[tuple[str, str]]] = {}
     for table, column, kind in connection.execute(
-        "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+        "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
         "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
         [database],
     ).fetchall():
@@ -140,6 +149,16 @@ def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[s
         table: (tuple(columns.get(table, ())), re.sub(r" USING COMPRESSION \w+", "", statement))
         for table, statement in statements
     }
+
+
+def view_definitions(connection: Queryable, database: str) -> dict[str, str]:
+    """How the views of an attached database are defined, by name."""
+    rows = connection.execute(
+        "SELECT view_name, sql FROM system.main.duckdb_views() "
+        "WHERE database_name = ? AND schema_name = 'main' AND NOT internal",
+        [database],
+    ).fetchall()
+    return dict(rows)
 
 
 def _require(found: dict[str, Definition], table: str, name: str) -> None:

@@ -322,9 +322,12 @@ def test_a_writer_that_fails_does_not_keep_the_file(tmp_path):
     connect(tmp_path / "a.duckdb", read_only=True).close()
 
 
-def test_the_import_brings_in_no_frames():
+def test_neither_the_import_nor_a_query_brings_in_frames():
     script = (
         "import sys, envbench.store;"
+        "store = envbench.store.connect(':memory:');"
+        "repr(store.sql('SELECT sum(range), 1.5, NULL, [1] FROM range(3)'));"
+        "store.sql('SELECT 1').fetchall(); store.frame('steps');"
         "print([m for m in ('pandas', 'polars', 'altair', 'IPython') if m in sys.modules])"
     )
     result = subprocess.run(
