@@ -110,7 +110,7 @@ def verify(store: Store) -> Verification:
     Raises:
         StoreError: when the store is closed.
     """
-    store.flush()
+    store._settle()
     with store.cursor() as cursor:
         look = _Look(_Snapshot(store.path, cursor))
         for part in (

@@ -63,7 +63,7 @@ def merge(store: Store, paths: Target | Iterable[Target]) -> Merged:
         raise StoreError(f"{store.path} was opened read-only: connect to it for writing")
     targets = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [_input(store, target) for target in targets]
-    store.flush()
+    store._settle()
     total = _Total()
     with store.cursor() as cursor:
         attached: dict[str, Path] = {}

@@ -20,7 +20,8 @@ from envbench.store.result import Result
 
 if TYPE_CHECKING:
     from envbench.evidence.episode import EpisodeEvidence
-    from envbench.store.integrity import Merged, Verification
+    from envbench.store.integrity import Verification
+    from envbench.store.merging import Merged
     from envbench.store.reading import Episodes
 
 
@@ -100,6 +101,11 @@ class Store:
     def read_only(self) -> bool:
         """Whether writing is refused."""
         return self._opened.read_only
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the file's own definitions (views, macros) are used."""
+        return self._opened.trusted
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh cursor for one operation, on which the tables are found by their bare names.
@@ -200,10 +206,10 @@ class Store:
         return integrity.verify(self)
 
     def merge(self, paths: Target | Iterable[Target]) -> Merged:
-        """Copy what other stores hold into this one, all or nothing; see `integrity.merge`."""
-        from envbench.store import integrity
+        """Copy what other stores hold into this one, all or nothing; see `merging.merge`."""
+        from envbench.store import merging
 
-        return integrity.merge(self, paths)
+        return merging.merge(self, paths)
 
     def flush(self) -> None:
         """Return when everything handed to the background writer is committed."""

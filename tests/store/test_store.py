@@ -292,6 +292,9 @@ class Writer:
         self.store = store
         self.calls = []
 
+    def wait(self):
+        self.calls.append("wait")
+
     def flush(self):
         self.calls.append("flush")
 
@@ -305,7 +308,14 @@ def test_flush_and_close_wait_for_the_writer(store):
     store.flush()
     store.close()
     store.close()
-    assert writer.calls == ["flush", "close"]
+    assert writer.calls == ["flush", "wait", "close"]
+
+
+def test_queries_wait_for_what_this_process_recorded(tmp_path):
+    with connect(tmp_path / "a.duckdb") as one, connect(tmp_path / "a.duckdb") as two:
+        writer = one.writer = Writer(one)
+        two.sql("SELECT 1")
+        assert writer.calls == ["wait"]
 
 
 def test_a_writer_that_fails_does_not_keep_the_file(tmp_path):
