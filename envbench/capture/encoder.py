@@ -6,33 +6,30 @@ episode's parts come in, and looks for broken Gymnasium contracts a column at a 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
 
 import numpy as np
 
-from envbench.capture.recorder import (
-    NOTHING,
-    UNSEEN,
-    Header,
-    RawEnding,
-    RawPart,
-    RawReset,
-    RawState,
-    RawStep,
+from envbench.capture.contract import (
+    Errors,
+    check_flags,
+    check_rewards,
+    contract_error,
+    is_dict,
+    kind_name,
+    outside_error,
 )
+from envbench.capture.recorder import NOTHING, Header, RawEnding, RawPart, RawReset, RawState, Row
+from envbench.capture.steps import Steps, gather_steps
 from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
 from envbench.evidence.portable import canonical
 from envbench.evidence.record import EncodedEpisode, StepColumns, reward_json
 from envbench.evidence.spaces import SpaceCodec
-from envbench.evidence.tagged import TAG, Cut, Encoding, Kept, encode, tag, type_name
+from envbench.evidence.tagged import TAG, Cut, Encoding, encode, tag
 from envbench.store.writing import AuditEvent, EpisodePart, Seal
-
-Row = RawStep | tuple[Any, Any, int, int]
-Errors = dict[int, list[dict[str, Any]]]
 
 
 class EpisodeEncoder:
@@ -142,15 +139,15 @@ class EpisodeEncoder:
     def _encode_reset(self, result: Any, found: Encoding, part: EpisodePart) -> bytes:
         errors = []
         if type(result) is not tuple or len(result) != 2:
-            message = f"reset returned {_kind(result)}, not (observation, info)"
-            errors.append(_contract_error("reset", message, result))
+            message = f"reset returned {kind_name(result)}, not (observation, info)"
+            errors.append(contract_error("reset", message, result))
             result = (result, {})
         observation, info = result
         (text,) = self._observations.encode([observation], found, "/initial/observation")
         if self._observations.outside([observation]):
-            errors.append(_outside_error(self._observations))
-        if not _is_dict(info):
-            errors.append(_contract_error("info", f"info is {_kind(info)}, not a dict", info))
+            errors.append(outside_error(self._observations))
+        if not is_dict(info):
+            errors.append(contract_error("info", f"info is {kind_name(info)}, not a dict", info))
             info = None
         for error in errors:
             self._add_error(error, 0, part)
@@ -186,94 +183,82 @@ class EpisodeEncoder:
     def _encode_steps(self, rows: list[Row], part: EpisodePart) -> None:
         if not rows:
             return
+        seen, errors, found = gather_steps(rows), Errors(rows), Encoding()
         first = self._n_attempts + 1
-        self._n_attempts += len(rows)
-        steps = [_as_step(row) for row in rows]
-        errors: Errors = {i: list(step.errors) for i, step in enumerate(steps) if step.errors}
-        found = Encoding()
+        self._n_attempts += seen.n
         columns = part.columns if self.header.capture_steps else StepColumns()
-        self._encode_actions(steps, columns, found, errors)
-        self._encode_results(steps, columns, found, errors)
-        self._encode_states(steps, first, columns, part, errors)
+        self._encode_actions(seen, columns, found, errors)
+        self._encode_results(seen, columns, found, errors)
+        self._encode_states(seen, first, columns, part, errors)
         epoch = self.header.epoch_ns
-        columns.started_at = [(epoch + step.started_ns) // 1000 for step in steps]
-        columns.step_us = [round((step.ended_ns - step.started_ns) / 1000, 1) for step in steps]
-        columns.observe_us = [_duration(step.state.observe_ns) for step in steps]
-        columns.error = [None] * len(steps)
-        for i in sorted(errors):
-            columns.error[i] = _step_error(errors[i], found)
-            for error in errors[i]:
+        started, ended = seen.started_ns, seen.ended_ns
+        columns.started_at = [(epoch + at) // 1000 for at in started]
+        taken = np.subtract(ended, started, dtype=np.int64) / 1000
+        columns.step_us = taken.round(1).tolist()
+        columns.error = [None] * seen.n
+        for i, of_step in errors.items():
+            columns.error[i] = _step_error(of_step, found)
+            for error in of_step:
                 self._add_error(error, first + i, part)
         self._keep_arrays(found.arrays, part)
         self._n_steps += len(part.columns)
         self._note_unfaithful()
 
     def _encode_actions(
-        self, steps: list[RawStep], columns: StepColumns, found: Encoding, errors: Errors
+        self, seen: Steps, columns: StepColumns, found: Encoding, errors: Errors
     ) -> None:
-        refused = [step.refused for step in steps]
-        taken = [i for i, no in enumerate(refused) if not no]
-        texts = _located(
-            self._actions, [steps[i].action for i in taken], taken, found, errors, "action"
-        )
-        columns.action = [None] * len(steps)
-        for i, text in zip(taken, texts, strict=True):
-            columns.action[i] = self._cut(text, self.header.max_action_chars, i, "action", errors)
+        texts = _located(self._actions, seen.actions, seen.taken, found, errors, "action")
+        limit = self.header.max_action_chars
+        if limit is not None:
+            texts = [
+                _cut(text, limit, "action", errors, i)
+                for i, text in zip(seen.taken, texts, strict=True)
+            ]
+        columns.action = seen.spread(texts, seen.taken)
 
     def _encode_results(
-        self, steps: list[RawStep], columns: StepColumns, found: Encoding, errors: Errors
+        self, seen: Steps, columns: StepColumns, found: Encoding, errors: Errors
     ) -> None:
-        n = len(steps)
-        columns.observation, columns.info = [None] * n, [None] * n
-        columns.reward, columns.terminated, columns.truncated = [None] * n, [None] * n, [None] * n
-        returned: list[int] = []
-        results: list[tuple[Any, ...]] = []
-        for i, step in enumerate(steps):
-            result = step.result
-            if result is NOTHING:
-                continue
-            if type(result) is not tuple or len(result) != 5:
-                message = f"step returned {_kind(result)}, not a tuple of five"
-                errors.setdefault(i, []).append(_contract_error("step", message, result))
-                continue
-            returned.append(i)
-            results.append(result)
-        if not results:
-            return
-        observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
-        texts = _located(self._observations, observations, returned, found, errors, "observation")
-        for position in self._observations.outside(observations):
-            errors.setdefault(returned[position], []).append(_outside_error(self._observations))
+        for i, result in seen.malformed:
+            message = f"step returned {kind_name(result)}, not a tuple of five"
+            errors.add(i, contract_error("step", message, result))
+        at = seen.returned
+        texts = _located(self._observations, seen.observations, at, found, errors, "observation")
+        for position in self._observations.outside(seen.observations):
+            errors.add(at[position], outside_error(self._observations))
         limit = self.header.max_obs_chars
-        for i, text in zip(returned, texts, strict=True):
-            columns.observation[i] = self._cut(text, limit, i, "observation", errors)
-        _encode_rewards(rewards, returned, columns, errors)
-        _encode_flags("terminated", terminated, returned, columns.terminated, errors)
-        _encode_flags("truncated", truncated, returned, columns.truncated, errors)
-        _encode_infos(infos, returned, columns, found, errors)
-        self._add_rewards([columns.reward[i] for i in returned])
+        if limit is not None:
+            texts = [
+                _cut(text, limit, "observation", errors, i)
+                for i, text in zip(at, texts, strict=True)
+            ]
+        rewards = check_rewards(seen.rewards, at, errors)
+        self._add_rewards(rewards)
+        columns.observation = seen.spread(texts, at)
+        columns.reward = seen.spread(rewards, at)
+        columns.terminated = seen.spread(check_flags("terminated", seen.terminated, at, errors), at)
+        columns.truncated = seen.spread(check_flags("truncated", seen.truncated, at, errors), at)
+        columns.info = seen.spread(_info_texts(seen.infos, at, found, errors), at)
 
-    def _add_rewards(self, rewards: list[float | None]) -> None:
+    def _add_rewards(self, rewards: Sequence[float | None]) -> None:
         if self._return is None or None in rewards:
             self._return = None  # one reward is unknown, so their sum is
         else:
             self._return = reduce(add, rewards, self._return)
 
     def _encode_states(
-        self,
-        steps: list[RawStep],
-        first: int,
-        columns: StepColumns,
-        part: EpisodePart,
-        errors: Errors,
+        self, seen: Steps, first: int, columns: StepColumns, part: EpisodePart, errors: Errors
     ) -> None:
-        columns.state_hash = [None] * len(steps)
-        for i, step in enumerate(steps):
-            if step.state.body is not None:
-                problems: list[dict[str, Any]] = []
-                columns.state_hash[i] = self._keep_state(step.state, first + i, part, problems)
-                if problems:
-                    errors.setdefault(i, []).extend(problems)
+        if not seen.states:
+            columns.state_hash = [None] * seen.n
+            columns.observe_us = [None] * seen.n
+            return
+        for i, state in enumerate(seen.states):
+            problems: list[dict[str, Any]] = []
+            columns.state_hash.append(self._keep_state(state, first + i, part, problems))
+            columns.observe_us.append(_duration(state.observe_ns))
+            for problem in problems:
+                errors.add(i, problem)
 
     def _keep_state(
         self, state: RawState, step: int, part: EpisodePart, errors: list[dict[str, Any]]
@@ -300,26 +285,6 @@ class EpisodeEncoder:
             elif digest not in self._known_arrays:
                 self._known_arrays.add(digest)
                 part.arrays[digest] = content
-
-    def _cut(self, text: bytes, limit: int | None, step: int, name: str, errors: Errors) -> bytes:
-        """Cut a value that is longer than the caller wants to keep, and mark it."""
-        if limit is None or len(text) <= limit:
-            return text
-        whole = text.decode()
-        if len(whole) <= limit:
-            return text
-        digest = state_hash(text)
-        errors.setdefault(step, []).append(
-            {
-                "phase": "limit",
-                "type": "Cut",
-                "message": f"{name} of {len(whole)} characters was cut to {limit}",
-                "field": name,
-                "length": len(whole),
-                "sha256": digest,
-            }
-        )
-        return canonical({TAG: "sample", "value": tag(Cut(whole[:limit], len(whole), digest))})
 
     def _note_unfaithful(self) -> None:
         for name, codec in (("action", self._actions), ("observation", self._observations)):
@@ -396,17 +361,10 @@ def gather(parts: list[EpisodePart]) -> EncodedEpisode:
     )
 
 
-def _as_step(row: Row) -> RawStep:
-    if isinstance(row, RawStep):
-        return row
-    action, result, started, ended = row
-    return RawStep(action, False, result, UNSEEN, [], started, ended)
-
-
 def _located(
     codec: SpaceCodec,
-    values: Any,
-    positions: list[int],
+    values: Sequence[Any],
+    positions: Sequence[int],
     found: Encoding,
     errors: Errors,
     name: str,
@@ -419,101 +377,49 @@ def _located(
         for position, value in zip(positions, values, strict=True):
             alone = Encoding()
             codec.encode([value], alone, f"/{name}")
-            if alone.problems:
-                errors.setdefault(position, []).extend(_encode_errors(alone))
+            for error in _encode_errors(alone):
+                errors.add(position, error)
     return texts
 
 
-def _encode_rewards(
-    rewards: Any, positions: list[int], columns: StepColumns, errors: Errors
-) -> None:
-    if set(map(type, rewards)) == {float} and all(map(math.isfinite, rewards)):
-        for i, reward in zip(positions, rewards, strict=True):
-            columns.reward[i] = reward
-        return
-    for i, reward in zip(positions, rewards, strict=True):
-        number = _as_number(reward)
-        columns.reward[i] = number
-        if number is None:
-            message = f"reward is {_kind(reward)}, not a number"
-        elif not math.isfinite(number):
-            message = f"reward is {number}, not finite"
-        else:
-            continue
-        errors.setdefault(i, []).append(_contract_error("reward", message, reward))
-
-
-def _as_number(reward: Any) -> float | None:
-    """A reward as a double, or None when it is no number or a double cannot hold it exactly."""
-    if isinstance(reward, np.ndarray) and reward.shape == ():
-        reward = reward[()]
-    if isinstance(reward, (bool, np.bool_)):
-        return None
-    if not isinstance(reward, (int, float, np.integer, np.floating)):
-        return None
-    try:
-        number = float(reward)
-    except (OverflowError, ValueError):
-        return None
-    return number if number == reward or number != number else None
-
-
-def _encode_flags(
-    name: str, flags: Any, positions: list[int], column: list[bool | None], errors: Errors
-) -> None:
-    for i, flag in zip(positions, flags, strict=True):
-        if flag is True or flag is False:
-            column[i] = flag
-        elif isinstance(flag, np.bool_) or (
-            isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype == np.bool_
-        ):
-            column[i] = bool(flag)
-        else:
-            message = f"{name} is {_kind(flag)}, not a bool"
-            errors.setdefault(i, []).append(_contract_error(name, message, flag))
-
-
-def _encode_infos(
-    infos: Any, positions: list[int], columns: StepColumns, found: Encoding, errors: Errors
-) -> None:
+def _info_texts(
+    infos: Sequence[Any], positions: Sequence[int], found: Encoding, errors: Errors
+) -> list[bytes]:
+    if not any(infos) and set(map(type, infos)) <= {dict}:
+        return [b"{}"] * len(infos)
+    texts = []
     for i, info in zip(positions, infos, strict=True):
-        if type(info) is dict and not info:
-            columns.info[i] = b"{}"
-            continue
-        if not _is_dict(info):
-            message = f"info is {_kind(info)}, not a dict"
-            errors.setdefault(i, []).append(_contract_error("info", message, info))
-            columns.info[i] = b"null"
+        if not is_dict(info):
+            message = f"info is {kind_name(info)}, not a dict"
+            errors.add(i, contract_error("info", message, info))
+            texts.append(b"null")
             continue
         alone = Encoding()
-        columns.info[i] = encode(info, alone, "/info")
+        texts.append(encode(info, alone, "/info"))
         found.arrays.update(alone.arrays)
-        if alone.problems:
-            errors.setdefault(i, []).extend(_encode_errors(alone))
+        for error in _encode_errors(alone):
+            errors.add(i, error)
+    return texts
 
 
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict) or (type(value) is Kept and issubclass(value.kind, dict))
-
-
-def _contract_error(name: str, message: str, value: Any) -> dict[str, Any]:
-    return {
-        "phase": "contract",
-        "type": "BrokenContract",
-        "message": message,
-        "field": name,
-        "value": value,
-    }
-
-
-def _outside_error(codec: SpaceCodec) -> dict[str, Any]:
-    space = codec.description["repr"] if codec.description else None
-    return {
-        "phase": "contract",
-        "type": "BrokenContract",
-        "message": f"observation is outside the declared space {space}",
-        "field": "observation",
-    }
+def _cut(text: bytes, limit: int, name: str, errors: Errors, step: int) -> bytes:
+    """Cut a value that is longer than the caller wants to keep, and mark it."""
+    whole = text.decode()
+    if len(whole) <= limit:
+        return text
+    digest = state_hash(text)
+    errors.add(
+        step,
+        {
+            "phase": "limit",
+            "type": "Cut",
+            "message": f"{name} of {len(whole)} characters was cut to {limit}",
+            "field": name,
+            "length": len(whole),
+            "sha256": digest,
+        },
+    )
+    return canonical({TAG: "sample", "value": tag(Cut(whole[:limit], len(whole), digest))})
 
 
 def _encode_errors(found: Encoding, above: str = "") -> list[dict[str, Any]]:
@@ -544,12 +450,6 @@ def _event_json(step: int, event: AuditEvent) -> bytes:
             "table": canonical(event.table_name),
         }
     )
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "None"
-    return type_name(value.kind if type(value) is Kept else type(value))
 
 
 def _microseconds(started: int | None, ended: int | None) -> float | None:

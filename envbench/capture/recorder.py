@@ -12,9 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from envbench.capture.provenance import Provenance
 from envbench.capture.surroundings import Surroundings, unknown_surroundings
@@ -69,6 +71,10 @@ class RawStep:
     ended_ns: int
 
 
+Row = RawStep | tuple[Any, Any, Any, Any, Any, Any, int, int]
+"""A step; the tuple is action, the five that were returned, and the two clock readings."""
+
+
 @dataclass(slots=True)
 class RawReset:
     """The reset as it was seen; `result` is `NOTHING` when it failed."""
@@ -98,7 +104,7 @@ class RawPart:
 
     Attributes:
         reset: in the first part.
-        steps: attempted steps; tuples of the fast path stand for plain ones.
+        steps: attempted steps; a tuple stands for one that went as it should.
         errors: errors that belong to no step, in order, with the step they followed.
         issues: sentences on what the record does not cover.
         audit: (step, event) of the authoritative history.
@@ -106,7 +112,7 @@ class RawPart:
     """
 
     reset: RawReset | None
-    steps: list[Any]
+    steps: list[Row]
     errors: list[dict[str, Json]]
     issues: list[str]
     audit: list[tuple[int, dict[str, Any]]]
@@ -140,7 +146,7 @@ class Header:
     recorded_at: datetime.datetime = field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC)
     )
-    epoch_ns: int = field(default_factory=lambda: time.time_ns() - time.perf_counter_ns())
+    epoch_ns: int = field(default_factory=lambda: time.time_ns() - perf_counter_ns())
 
     @property
     def environment_head(self) -> dict[str, bytes]:
@@ -169,7 +175,7 @@ class Recorder:
     ) -> None:
         self.header = header
         self.n_steps = 0
-        self.steps: list[Any] = []
+        self.steps: list[Row] = []
         self.limit = 64
         self.terminated = False
         self.truncated = False
@@ -181,12 +187,13 @@ class Recorder:
         self._deliver = deliver
         self._observe = observe
         self._audit = audit
+        self._watched = observe is not None or audit is not None
         self._reset: RawReset | None = None
         self._errors: list[dict[str, Json]] = []
         self._issues: list[str] = []
         self._events: list[tuple[int, dict[str, Any]]] = []
         self._raised: deque[BaseException] = deque(maxlen=8)
-        self._began_ns = time.perf_counter_ns()
+        self._began_ns = perf_counter_ns()
 
     @property
     def ended(self) -> bool:
@@ -198,16 +205,16 @@ class Recorder:
 
         Whatever `call` raises is recorded and raised again.
         """
-        started = time.perf_counter_ns()
+        started = perf_counter_ns()
         try:
             result = call()
         except BaseException as error:
-            self._reset = RawReset(NOTHING, UNSEEN, started, time.perf_counter_ns())
+            self._reset = RawReset(NOTHING, UNSEEN, started, perf_counter_ns())
             self.failed = True
             self.error("reset", error)
             self._reset.state = self.see("observe_reset")
             raise
-        ended = time.perf_counter_ns()
+        ended = perf_counter_ns()
         self._reset = RawReset(hold(result), UNSEEN, started, ended)
         self._reset.state = self.see("observe_reset")
         return result
@@ -217,31 +224,43 @@ class Recorder:
 
         Whatever `call` raises is recorded with the state that it left, and raised again.
         """
-        held = hold(action)
-        started = time.perf_counter_ns()
+        held = action if type(action) in _IMMUTABLE else hold(action)
+        started = perf_counter_ns()
         try:
             result = call(action)
         except BaseException as error:
-            ended = time.perf_counter_ns()
+            ended = perf_counter_ns()
             self.failed = True
             errors = [self.describe("step", error)]
             self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
             raise
-        ended = time.perf_counter_ns()
+        ended = perf_counter_ns()
         self.failed = False
-        self.note_flags(result)
-        if self._observe is None and self._audit is None:
-            self.steps.append((held, hold(result), started, ended))
-            self.n_steps += 1
-            if self.n_steps >= self.limit:
-                self.hand_over()
-        else:
+        if self._watched or type(result) is not tuple or len(result) != 5:
+            self.note_flags(result)
             self._append(RawStep(held, False, hold(result), UNSEEN, [], started, ended))
+            return result
+        # what follows is `hold` and `note_flags`, spelled out for what is met in every step
+        observation, reward, terminated, truncated, info = result
+        if type(observation) is ndarray and not observation.dtype.hasobject:
+            observation = observation.copy()
+        else:
+            observation = hold(observation)
+        if type(reward) not in _IMMUTABLE:
+            reward = hold(reward)
+        if terminated is not False or truncated is not False:
+            self.note_flags(result)
+            terminated, truncated = hold(terminated), hold(truncated)
+        info = hold(info) if info or type(info) is not dict else _NO_INFO
+        self.steps.append((held, observation, reward, terminated, truncated, info, started, ended))
+        self.n_steps += 1
+        if self.n_steps >= self.limit:
+            self.hand_over()
         return result
 
     def refuse(self, action: Any, error: Exception) -> None:
         """Record an attempted step whose action the environment never saw."""
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         errors = [{**self.describe("action", error), "value": keep(action)}]
         self._append(RawStep(None, True, NOTHING, UNSEEN, errors, now, now))
 
@@ -285,7 +304,7 @@ class Recorder:
         if self.after_end:
             times = "once" if self.after_end == 1 else f"{self.after_end} times"
             self.issue(f"lifecycle: stepped {times} after the end; such steps are not recorded")
-        duration = (time.perf_counter_ns() - self._began_ns) / 1e6
+        duration = (perf_counter_ns() - self._began_ns) / 1e6
         raw = RawEnding(
             ending, self.terminated, self.truncated, state, output, cleanup, round(duration, 3)
         )
@@ -346,7 +365,7 @@ class Recorder:
                 errors.append(self.describe("audit", error))
         if self._observe is None:
             return UNSEEN, errors
-        started = time.perf_counter_ns()
+        started = perf_counter_ns()
         try:
             state = self._observe()
             if not isinstance(state, dict):
@@ -355,8 +374,8 @@ class Recorder:
             body = encode(state, found)
         except Exception as error:
             errors.append(self.describe(phase, error))
-            return RawState(None, None, time.perf_counter_ns() - started), errors
-        taken = time.perf_counter_ns() - started
+            return RawState(None, None, perf_counter_ns() - started), errors
+        taken = perf_counter_ns() - started
         return RawState(body, found if found.problems or found.arrays else None, taken), errors
 
 
@@ -399,10 +418,13 @@ _IMMUTABLE = frozenset(
 )
 
 
-def weight(step: Any) -> int:
+_NO_INFO: dict[str, Any] = {}
+
+
+def weight(step: Row) -> int:
     """About how many bytes a held step takes."""
-    if type(step) is tuple:
-        return 200 + _size(step[0]) + _size(step[1])
+    if isinstance(step, tuple):
+        return 200 + _size(step[0]) + _size(step[1]) + _size(step[5])
     body = step.state.body
     arrays = step.state.found.arrays.values() if step.state.found else ()
     seen = (len(body) if body else 0) + sum(map(len, arrays))

@@ -33,7 +33,7 @@ from envbench.store import Store, connect
 from envbench.store.adoption import OPEN_HERE
 from envbench.store.errors import StoreError, StoreWarning
 from envbench.store.spill import write_spill
-from envbench.store.writing import EpisodePart, write_parts
+from envbench.store.writing import EpisodePart, Known, write_parts
 
 Target = Store | str | os.PathLike[str]
 
@@ -92,11 +92,12 @@ class StoreBackend:
         self.name = str(store.path or ":memory:")
         self._store = store
         self._owned = owned
+        self._known: Known = set()
 
     def write(self, parts: list[EpisodePart]) -> None:
         """Write parts in one transaction."""
         with self._store.cursor() as cursor:
-            write_parts(cursor, parts)
+            write_parts(cursor, parts, self._known)
 
     def spill(self, part: EpisodePart) -> Path:
         """Write a part to a file beside the store."""

@@ -43,14 +43,12 @@ class Chain:
         parts = {key: head[key] for key in TRAJECTORY_HEAD}
         parts["initial_state"] = _quoted(initial_state)
         self._trajectory = hashlib.sha256(join_object(parts)).digest()
-        self._times = hashlib.sha256(b"").digest()
+        self._times = hashlib.sha256()
         self.n_steps = 0
 
     def update(self, steps: StepColumns) -> None:
         """Add the next steps."""
-        sha256 = hashlib.sha256
-        trajectory, times = self._trajectory, self._times
-        index = self.n_steps
+        sha256, trajectory, index = hashlib.sha256, self._trajectory, self.n_steps
         for (
             action,
             observation,
@@ -60,9 +58,7 @@ class Chain:
             info,
             state,
             error,
-            at,
-            took,
-            saw,
+            *_,
         ) in steps.rows():
             index += 1
             if info is None:
@@ -79,14 +75,16 @@ class Chain:
                     action or b"null",
                     error or b"null",
                     index,
-                    _quoted(state),
+                    b'"%b"' % state.encode() if state else b"null",
                     transition,
                 )
             ).digest()
-            times = sha256(
-                b"%b[%b,%b,%b]" % (times, _number(at), _number(took), _number(saw))
-            ).digest()
-        self._trajectory, self._times, self.n_steps = trajectory, times, index
+        self._trajectory, self.n_steps = trajectory, index
+        times = zip(steps.started_at, steps.step_us, steps.observe_us, strict=True)
+        # the repr of None is the one that is not JSON; no number's holds its letters
+        self._times.update(
+            b"".join([b"[%a,%a,%a]" % took for took in times]).replace(b"None", b"null")
+        )
 
     def seal(self, head: Mapping[str, bytes], final_state: str | None) -> tuple[str, str]:
         """Close the chain.
@@ -104,7 +102,8 @@ class Chain:
         whole = {
             **head,
             "final_state": _quoted(final_state),
-            "steps": b'{"count":%d,"times":"%b"}' % (self.n_steps, self._times.hex().encode()),
+            "steps": b'{"count":%d,"times":"%b"}'
+            % (self.n_steps, self._times.hexdigest().encode()),
             "trajectory_digest": _quoted(trajectory),
         }
         return hashlib.sha256(join_object(whole)).hexdigest(), trajectory
@@ -133,7 +132,3 @@ _FLAG = {True: b"true", False: b"false", None: b"null"}
 
 def _quoted(text: str | None) -> bytes:
     return b"null" if text is None else b'"%b"' % text.encode()
-
-
-def _number(value: float | None) -> bytes:
-    return b"null" if value is None else repr(value).encode()

@@ -146,7 +146,7 @@ def reward_json(reward: float | None) -> bytes:
     if reward is None:
         return b"null"
     if math.isfinite(reward):
-        return repr(reward).encode()
+        return b"%a" % reward
     name = "nan" if math.isnan(reward) else "inf" if reward > 0 else "-inf"
     return canonical({TAG: "float", "value": name})
 

@@ -19,6 +19,8 @@ import pyarrow as pa
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns
+from envbench.store import arrow
+from envbench.store.arrow import Kind
 from envbench.store.errors import StoreError
 from envbench.store.messages import explain
 
@@ -86,13 +88,25 @@ class EpisodePart:
     seal: Seal | None = None
 
 
-def write_parts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart]) -> None:
+Known = set[tuple[Any, ...]]
+
+
+def write_parts(
+    cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart], known: Known | None = None
+) -> None:
     """Write parts of episodes in one transaction: all of them are kept, or none.
+
+    Args:
+        cursor: a cursor of the store.
+        parts: what to write.
+        known: rows of the tables that episodes share which this store was seen to hold; a writer
+            keeps one set, so that it need not ask again. It is added to.
 
     Raises:
         duckdb.Error: when the transaction failed; it was rolled back.
     """
-    batches = _Batches()
+    held = set() if known is None else known
+    batches = _Batches(set(held))
     for part in parts:
         _add_part(batches, part)
     sealed = [part.episode_id for part in parts if part.seal is not None and part.was_open]
@@ -105,6 +119,7 @@ def write_parts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart])
                 "DELETE FROM open_episodes WHERE episode_id IN (SELECT unnest(?))", [sealed]
             ).fetchall()
         cursor.execute("COMMIT").fetchall()
+        held |= batches.known
     except BaseException:
         roll_back(cursor)
         raise
@@ -214,113 +229,112 @@ _ENVIRONMENT_KEYS = (
     "packages",
     "spaces",
 )
-_TIME = pa.timestamp("us")
-_COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
+_COLUMNS: dict[str, list[tuple[str, Kind]]] = {
     "runs": [
-        ("run_id", pa.string()),
-        ("started_at", _TIME),
-        ("python_version", pa.string()),
-        ("packages", pa.string()),
-        ("platform", pa.string()),
+        ("run_id", "text"),
+        ("started_at", "time"),
+        ("python_version", "text"),
+        ("packages", "json"),
+        ("platform", "text"),
     ],
     "cases": [
-        ("case_id", pa.string()),
-        ("case_digest", pa.string()),
-        ("source_id", pa.string()),
-        ("tags", pa.string()),
-        ("expects", pa.string()),
-        ("input", pa.string()),
-        ("reference_digest", pa.string()),
+        ("case_id", "text"),
+        ("case_digest", "text"),
+        ("source_id", "text"),
+        ("tags", "json"),
+        ("expects", "text"),
+        ("input", "json"),
+        ("reference_digest", "text"),
     ],
     "environments": [
-        ("environment_key", pa.string()),
-        ("environment_id", pa.string()),
-        ("environment_version", pa.string()),
-        ("environment_fingerprint", pa.string()),
-        ("gymnasium_version", pa.string()),
-        ("spec", pa.string()),
-        ("wrappers", pa.string()),
-        ("packages", pa.string()),
-        ("spaces", pa.string()),
+        ("environment_key", "text"),
+        ("environment_id", "text"),
+        ("environment_version", "text"),
+        ("environment_fingerprint", "text"),
+        ("gymnasium_version", "text"),
+        ("spec", "json"),
+        ("wrappers", "json"),
+        ("packages", "json"),
+        ("spaces", "json"),
     ],
-    "open_episodes": [("episode_id", pa.string()), ("opened_at", _TIME), ("header", pa.string())],
+    "open_episodes": [("episode_id", "text"), ("opened_at", "time"), ("header", "json")],
     "states": [
-        ("episode_id", pa.string()),
-        ("state_hash", pa.string()),
-        ("first_step", pa.int64()),
-        ("body", pa.string()),
+        ("episode_id", "text"),
+        ("state_hash", "text"),
+        ("first_step", "integer"),
+        ("body", "json"),
     ],
     "blobs": [
-        ("episode_id", pa.string()),
-        ("blob_hash", pa.string()),
-        ("n_bytes", pa.int64()),
-        ("codec", pa.string()),
-        ("body", pa.binary()),
+        ("episode_id", "text"),
+        ("blob_hash", "text"),
+        ("n_bytes", "integer"),
+        ("codec", "text"),
+        ("body", "binary"),
     ],
     "audit_events": [
-        ("episode_id", pa.string()),
-        ("step_index", pa.int64()),
-        ("event_index", pa.int64()),
-        ("table_name", pa.string()),
-        ("op", pa.string()),
-        ("key", pa.string()),
-        ("before", pa.string()),
-        ("after", pa.string()),
+        ("episode_id", "text"),
+        ("step_index", "integer"),
+        ("event_index", "integer"),
+        ("table_name", "text"),
+        ("op", "text"),
+        ("key", "json"),
+        ("before", "json"),
+        ("after", "json"),
     ],
     "steps": [
-        ("episode_id", pa.string()),
-        ("step_index", pa.int64()),
-        ("action", pa.string()),
-        ("observation", pa.string()),
-        ("reward", pa.float64()),
-        ("terminated", pa.bool_()),
-        ("truncated", pa.bool_()),
-        ("info", pa.string()),
-        ("state_hash", pa.string()),
-        ("error", pa.string()),
-        ("started_at", _TIME),
-        ("step_us", pa.float64()),
-        ("observe_us", pa.float64()),
+        ("episode_id", "text"),
+        ("step_index", "integer"),
+        ("action", "json"),
+        ("observation", "json"),
+        ("reward", "double"),
+        ("terminated", "boolean"),
+        ("truncated", "boolean"),
+        ("info", "json"),
+        ("state_hash", "text"),
+        ("error", "json"),
+        ("started_at", "time"),
+        ("step_us", "double"),
+        ("observe_us", "double"),
     ],
     "episodes": [
-        ("episode_id", pa.string()),
-        ("run_id", pa.string()),
-        ("case_id", pa.string()),
-        ("case_digest", pa.string()),
-        ("source_id", pa.string()),
-        ("environment_id", pa.string()),
-        ("environment_version", pa.string()),
-        ("environment_fingerprint", pa.string()),
-        ("environment_key", pa.string()),
-        ("observer_id", pa.string()),
-        ("agent_id", pa.string()),
-        ("seed", pa.int64()),
-        ("repeat", pa.int32()),
-        ("previous", pa.string()),
-        ("labels", pa.string()),
-        ("ending", pa.string()),
-        ("terminated", pa.bool_()),
-        ("truncated", pa.bool_()),
-        ("n_steps", pa.int64()),
-        ("episode_return", pa.float64()),
-        ("recorded_at", _TIME),
-        ("duration_ms", pa.float64()),
-        ("max_steps", pa.int64()),
-        ("options", pa.string()),
-        ("initial_observation", pa.string()),
-        ("initial_info", pa.string()),
-        ("initial_state_hash", pa.string()),
-        ("final_state_hash", pa.string()),
-        ("final_state", pa.string()),
-        ("output", pa.string()),
-        ("errors", pa.string()),
-        ("issues", pa.string()),
-        ("cleanup", pa.string()),
-        ("row_keys", pa.string()),
-        ("audited", pa.bool_()),
-        ("extra", pa.string()),
-        ("digest", pa.string()),
-        ("trajectory_digest", pa.string()),
+        ("episode_id", "text"),
+        ("run_id", "text"),
+        ("case_id", "text"),
+        ("case_digest", "text"),
+        ("source_id", "text"),
+        ("environment_id", "text"),
+        ("environment_version", "text"),
+        ("environment_fingerprint", "text"),
+        ("environment_key", "text"),
+        ("observer_id", "text"),
+        ("agent_id", "text"),
+        ("seed", "integer"),
+        ("repeat", "integer"),
+        ("previous", "text"),
+        ("labels", "json"),
+        ("ending", "text"),
+        ("terminated", "boolean"),
+        ("truncated", "boolean"),
+        ("n_steps", "integer"),
+        ("episode_return", "double"),
+        ("recorded_at", "time"),
+        ("duration_ms", "double"),
+        ("max_steps", "integer"),
+        ("options", "json"),
+        ("initial_observation", "json"),
+        ("initial_info", "json"),
+        ("initial_state_hash", "text"),
+        ("final_state_hash", "text"),
+        ("final_state", "json"),
+        ("output", "json"),
+        ("errors", "json"),
+        ("issues", "json"),
+        ("cleanup", "json"),
+        ("row_keys", "json"),
+        ("audited", "boolean"),
+        ("extra", "json"),
+        ("digest", "text"),
+        ("trajectory_digest", "text"),
     ],
 }
 # The episodes row is the seal: it is written last, after everything it speaks for.
@@ -334,9 +348,14 @@ _ONCE = {
 
 
 class _Batches:
-    """Column lists for every table, to be inserted as Arrow tables."""
+    """Column lists for every table, to be inserted as Arrow tables.
 
-    def __init__(self) -> None:
+    Args:
+        known: rows of shared tables that the store is known to hold; the new ones are added.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
         self.columns: dict[str, list[list[Any]]] = {
             table: [[] for _ in columns] for table, columns in _COLUMNS.items()
         }
@@ -345,34 +364,34 @@ class _Batches:
         for column, value in zip(self.columns[table], values, strict=True):
             column.append(value)
 
+    def shared_row(self, table: str, *values: Any) -> None:
+        """Add a row that episodes share, unless the store is known to hold it."""
+        key = (table, *values[: len(_ONCE[table])])
+        if key not in self.known:
+            self.known.add(key)
+            self.row(table, *values)
+
     def insert(self, cursor: duckdb.DuckDBPyConnection, table: str) -> None:
         columns = self.columns[table]
         if not columns[0]:
             return
-        arrays = [
-            _arrow(values, kind) for values, (_, kind) in zip(columns, _COLUMNS[table], strict=True)
-        ]
-        batch = pa.table(arrays, names=[name for name, _ in _COLUMNS[table]])
+        batch = arrow.table(
+            {
+                name: (kind, values)
+                for (name, kind), values in zip(_COLUMNS[table], columns, strict=True)
+            }
+        )
         names = ", ".join(f'"{name}"' for name, _ in _COLUMNS[table])
         query = f"INSERT INTO {table} ({names}) SELECT {names} FROM envbench_batch"
         if table in _ONCE:
-            same = " AND ".join(f"known.{key} = envbench_batch.{key}" for key in _ONCE[table])
-            query = (
-                f"INSERT INTO {table} ({names}) SELECT {names} FROM envbench_batch"
-                f" WHERE NOT EXISTS (FROM {table} AS known WHERE {same})"
-                f" QUALIFY row_number() OVER (PARTITION BY {', '.join(_ONCE[table])}) = 1"
-            )
+            keys = _ONCE[table]
+            same = " AND ".join(f"known.{key} = envbench_batch.{key}" for key in keys)
+            query += f" WHERE NOT EXISTS (FROM {table} AS known WHERE {same})"
         cursor.register("envbench_batch", batch)
         try:
             cursor.execute(query).fetchall()
         finally:
             cursor.unregister("envbench_batch")
-
-
-def _arrow(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if kind == _TIME:
-        return pa.array(values, pa.int64()).cast(_TIME)
-    return pa.array(values, kind)
 
 
 def _add_part(batches: _Batches, part: EpisodePart) -> None:
@@ -434,7 +453,7 @@ def _add_seal(batches: _Batches, seal: Seal) -> None:
     version, fingerprint = _environment_labels(head)
     key = environment_key(head)
     if provenance["run_id"] is not None:
-        batches.row(
+        batches.shared_row(
             "runs",
             provenance["run_id"],
             recorded_at,
@@ -442,7 +461,7 @@ def _add_seal(batches: _Batches, seal: Seal) -> None:
             head["packages"],
             packages.get("platform", ""),
         )
-    batches.row(
+    batches.shared_row(
         "cases",
         case["case_id"],
         value("case_digest"),
@@ -452,7 +471,7 @@ def _add_seal(batches: _Batches, seal: Seal) -> None:
         canonical(case["input"]),
         case["reference_digest"],
     )
-    batches.row(
+    batches.shared_row(
         "environments",
         key,
         value("environment_id"),
