@@ -363,6 +363,9 @@ class Recorder:
                 self._events += [(self.n_steps, hold(event)) for event in events]
             except Exception as error:
                 errors.append(self.describe("audit", error))
+            except BaseException as error:
+                self.error("audit", error)
+                raise
         if self._observe is None:
             return UNSEEN, errors
         started = perf_counter_ns()
@@ -375,6 +378,9 @@ class Recorder:
         except Exception as error:
             errors.append(self.describe(phase, error))
             return RawState(None, None, perf_counter_ns() - started), errors
+        except BaseException as error:
+            self.error(phase, error)
+            raise
         taken = perf_counter_ns() - started
         return RawState(body, found if found.problems or found.arrays else None, taken), errors
 
