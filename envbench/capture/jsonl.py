@@ -14,20 +14,21 @@ from typing import Any
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import reward_json
 from envbench.evidence.spaces import SpaceCodec
-from envbench.evidence.tagged import TAG_BYTES, inline_arrays
+from envbench.evidence.tagged import TAG_BYTES, Named, decode, inline_arrays, tag
 from envbench.store.writing import EpisodePart, Seal
 
 
 class JsonLines:
     """Appends the records of episodes to a file; each batch is on disk when `append` returns.
 
+    A line that a killed process or a full disk left unfinished is ended: it spoils no other.
+
     Args:
         path: the file, made when it does not exist; its folder must.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._spaces: dict[str, tuple[SpaceCodec, SpaceCodec]] = {}
 
     def append(self, parts: list[EpisodePart]) -> None:
@@ -35,7 +36,9 @@ class JsonLines:
         lines: list[bytes] = []
         for part in parts:
             lines += self._records(part)
-        content = b"".join(line + b"\n" for line in lines)
+        content = b"".join(_without_breaks(line) + b"\n" for line in lines)
+        if content and self._is_torn():
+            content = b"\n" + content
         while content:
             content = content[os.write(self._file, content) :]
         os.fsync(self._file)
@@ -43,6 +46,13 @@ class JsonLines:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+    def _is_torn(self) -> bool:
+        """Whether the file ends within a line."""
+        if not os.fstat(self._file).st_size:
+            return False
+        os.lseek(self._file, -1, os.SEEK_END)
+        return os.read(self._file, 1) != b"\n"
 
     def _records(self, part: EpisodePart) -> list[bytes]:
         head = part.seal.head if part.seal is not None else None
@@ -60,6 +70,19 @@ class JsonLines:
             del self._spaces[part.episode_id]
             records.append(canonical(_episode_record(part.episode_id, part.seal)))
         return records
+
+
+def _without_breaks(line: bytes) -> bytes:
+    """Escape what JSON allows in a string and some readers take for the end of a line."""
+    for character, escape in _BREAKS:
+        line = line.replace(character, escape)
+    return line
+
+
+_BREAKS = [
+    (character.encode(), f"\\u{ord(character):04x}".encode())
+    for character in ("\u0085", "\u2028", "\u2029")
+]
 
 
 def _codecs(spaces: Json) -> tuple[SpaceCodec, SpaceCodec]:
@@ -92,7 +115,7 @@ def _step_record(
         "reward": parse(reward_json(reward)),
         "terminated": terminated,
         "truncated": truncated,
-        "info_keys": sorted(values["info"]) if isinstance(values["info"], dict) else [],
+        "info_keys": _info_keys(values["info"]),
         "started_at": None if at is None else _moment(at),
         "execution_time_ms": None if took is None else took / 1000,
         "error": _plain(error, part),
@@ -133,6 +156,16 @@ def _plain(text: bytes | None, part: EpisodePart) -> Json:
 
 def _repr(codec: SpaceCodec, text: bytes | None, part: EpisodePart) -> str | None:
     return None if text is None else repr(codec.decode(parse(text), part.arrays))
+
+
+def _info_keys(info: Json) -> list[Json]:
+    """The keys of an info in order, whatever they are."""
+    try:
+        found = decode(info)
+    except ValueError:
+        return []
+    found = found.value if isinstance(found, Named) else found
+    return [tag(key) for key in sorted(map(str, found))] if isinstance(found, dict) else []
 
 
 def _moment(microseconds: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 
 from envbench.capture.encoder import EpisodeEncoder, gather
-from envbench.capture.guard import guard
+from envbench.capture.guard import check_exposed, guard
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
 from envbench.capture.sink import Sink, Target, WriteFailed, release, sink_for
@@ -65,7 +66,9 @@ def capture_episode(
             ``{"table", "op", "key", "before", "after"}``.
         row_keys: the key of each table of the state, by JSON Pointer.
         render: keep frames; not supported yet.
-        expose: names of attributes of the environment that the agent may use.
+        expose: names of attributes of the environment that the agent may use, such as
+            ``action_masks``. The agent is otherwise kept from what is behind the environment that
+            it holds; `envbench.capture.guard` says what that does not cover.
 
     Returns:
         The evidence.
@@ -80,22 +83,26 @@ def capture_episode(
     _require_callables(factory=factory, interact=interact, observe=observe)
     if audit is not None:
         _require_callables(audit=audit)
-    if isinstance(expose, str) or not all(isinstance(name, str) for name in expose):
-        raise TypeError(f"expose must be a sequence of names, not {expose!r}")
+    exposed = check_exposed(expose)
     if render:
         raise ValueError("render=True: frames are not kept yet; leave it out")
     header = _header(case, environment_id, observer_id, seed, max_steps)
-    header.options = _options(options)
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(f"options must be a dict or None, not {type(options).__name__}")
+    header.options = hold(options)  # a copy: the environment may change what it is given
     header.provenance = with_run(provenance)
     header.row_keys = _row_keys(row_keys)
     header.audited = audit is not None
     keeping = _Keeping(header, store)
-    failure = None
+    recorder = Recorder(header, keeping.take, observe, audit)
     try:
-        recorder = Recorder(header, keeping.take, observe, audit)
-        _run(recorder, factory, interact, tuple(expose))
-    finally:
+        _run(recorder, _Run(factory, interact, options, exposed))
+    except BaseException as error:
         failure = keeping.commit()
+        if failure is not None:
+            error.add_note(f"envbench: what was seen until then is not kept: {failure}")
+        raise
+    failure = keeping.commit()
     if failure is not None:
         failure.episode = keeping.held()
         raise failure
@@ -129,12 +136,6 @@ def _require_callables(**arguments: Any) -> None:
     for name, value in arguments.items():
         if not callable(value):
             raise TypeError(f"{name} must be callable, not {type(value).__name__}")
-
-
-def _options(options: Any) -> Any:
-    if options is not None and not isinstance(options, dict):
-        raise TypeError(f"options must be a dict or None, not {type(options).__name__}")
-    return hold(options)
 
 
 def _row_keys(row_keys: Any) -> dict[str, Json] | None:
@@ -198,26 +199,37 @@ class _Keeping:
         return EpisodeEvidence(gather(self._parts))
 
 
-def _run(
-    recorder: Recorder, factory: Callable[[], Any], interact: Interact, expose: tuple[str, ...]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the caller gave to be run."""
+
+    factory: Callable[[], Any]
+    interact: Interact
+    options: dict[str, Any] | None
+    expose: tuple[str, ...]
+
+
+def _run(recorder: Recorder, run: _Run) -> None:
     """Run the episode to its end, whatever happens, and finish the record."""
     env, output, crashed = None, None, False
+    # KeyboardInterrupt, SystemExit: they go on when everything is kept
     interruption: BaseException | None = None
     try:
-        env = _make(recorder, factory)
+        env = _make(recorder, run.factory)
         if env is not None:
-            output, crashed = _interact(recorder, env, interact, expose)
-    except BaseException as error:  # KeyboardInterrupt, SystemExit: they go on when all is kept
+            output, crashed = _interact(recorder, env, run)
+    except BaseException as error:
         interruption = error
     state, cleanup = UNSEEN, {"attempted": False, "completed": False, "error": None}
-    try:
-        if env is not None:
+    if env is not None:
+        try:
             state = recorder.see("observe_final")
-            cleanup["attempted"] = True
+        except BaseException as error:
+            interruption = interruption or error
+        try:
             _close(recorder, env, cleanup)
-    except BaseException as error:
-        interruption = interruption or error
+        except BaseException as error:
+            interruption = interruption or error
     if interruption is not None:
         ending = "interrupted"
     elif env is None:
@@ -230,54 +242,59 @@ def _run(
 
 
 def _make(recorder: Recorder, factory: Callable[[], Any]) -> Any:
+    """Make the environment; None when that failed."""
     try:
         env = factory()
         for name in ("reset", "step", "close"):
             if not callable(getattr(env, name, None)):
                 raise TypeError(f"the factory returned {type(env).__name__}, which has no {name}()")
-    except Exception as error:
+    except BaseException as error:
         recorder.error("setup", error)
+        if not isinstance(error, Exception):
+            raise
         return None
     recorder.header.surroundings = Surroundings(env, recorder.header.environment_id)
     return env
 
 
-def _interact(
-    recorder: Recorder, env: Any, interact: Interact, expose: tuple[str, ...]
-) -> tuple[str | None, bool]:
+def _interact(recorder: Recorder, env: Any, run: _Run) -> tuple[str | None, bool]:
     """Reset the environment and let the agent act.
 
     Returns:
         The agent's answer, and whether something was raised.
     """
     header = recorder.header
-    assert header.surroundings is not None
     assert header.max_steps is not None
-    options = header.options
     try:
-        result = recorder.reset(lambda: env.reset(seed=header.seed, options=options))
+        result = recorder.reset(lambda: env.reset(seed=header.seed, options=run.options))
         observation, info = result
     except Exception as error:
         if not recorder.knows(error):  # what was returned is no pair: the encoder names it
             recorder.failed = True
         return None, True
+    # a reset may be what makes the spaces
+    assert header.surroundings is not None
+    header.surroundings = surroundings = header.surroundings.of(env)
     try:
-        guarded = guard(env, recorder, header.surroundings, header.max_steps, expose)
-    except (AttributeError, ValueError) as error:
+        guarded = guard(env, recorder, surroundings, header.max_steps, run.expose)
+    except Exception as error:
         recorder.error("setup", error)
         return None, True
     try:
-        output = interact(guarded, observation, info)
+        output = run.interact(guarded, observation, info)
         if output is not None and not isinstance(output, str):
             raise TypeError(f"interact must return text or None, not {type(output).__name__}")
-    except Exception as error:
+    except BaseException as error:
         if not recorder.knows(error):
             recorder.error("interaction", error)
+        if not isinstance(error, Exception):
+            raise
         return None, True
     return output, False
 
 
 def _close(recorder: Recorder, env: Any, cleanup: dict[str, Any]) -> None:
+    cleanup["attempted"] = True
     try:
         env.close()
     except BaseException as error:

@@ -31,11 +31,14 @@ class Surroundings:
     """
 
     def __init__(self, env: Any, environment_id: str | None = None) -> None:
-        self.actions = SpaceCodec(_attribute(env, "action_space"))
-        self.observations = SpaceCodec(_attribute(env, "observation_space"))
+        self._spaces = _spaces(env)
+        self.actions, self.observations = map(SpaceCodec, self._spaces)
         spec = _describe_spec(env)
         if environment_id is None:
-            environment_id = (spec or {}).get("id") or type_name(type(_innermost(env)))
+            name = spec["id"] if spec else None
+            environment_id = (
+                name if isinstance(name, str) and name.strip() else type_name(type(_innermost(env)))
+            )
         self.environment_id = environment_id
         self.head = {
             **unknown_surroundings(environment_id),
@@ -48,6 +51,20 @@ class Surroundings:
             ),
             "wrappers": canonical(_wrappers(env)),
         }
+
+    def of(self, env: Any) -> Surroundings:
+        """These, or new ones of the same name where the environment's spaces are others by now.
+
+        An environment may declare its spaces in its reset, or change them there.
+        """
+        try:
+            same = all(
+                now is then or bool(now == then)
+                for now, then in zip(_spaces(env), self._spaces, strict=True)
+            )
+        except Exception:  # a space that cannot be compared
+            same = False
+        return self if same else Surroundings(env, self.environment_id)
 
 
 def unknown_surroundings(environment_id: str) -> dict[str, bytes]:
@@ -62,10 +79,14 @@ def unknown_surroundings(environment_id: str) -> dict[str, bytes]:
     }
 
 
-def _attribute(env: Any, name: str) -> Any:
+def _spaces(env: Any) -> tuple[Any, Any]:
+    return _attribute(env, "action_space"), _attribute(env, "observation_space")
+
+
+def _attribute(of: Any, name: str) -> Any:
     try:
-        return getattr(env, name, None)
-    except Exception:  # a space that the environment computes and fails to
+        return getattr(of, name, None)
+    except Exception:  # one that is computed, and fails
         return None
 
 
@@ -73,13 +94,22 @@ def _describe_spec(env: Any) -> dict[str, Json] | None:
     spec = _attribute(env, "spec")
     if spec is None:
         return None
-    entry = getattr(spec, "entry_point", None)
+    name = _attribute(spec, "id")
     return {
-        "id": getattr(spec, "id", None),
-        "entry_point": entry if isinstance(entry, str) else type_name(type(entry)),
-        "kwargs": _inline(dict(getattr(spec, "kwargs", {}))),
-        "max_episode_steps": getattr(spec, "max_episode_steps", None),
+        "id": name if isinstance(name, str) else _inline(name),
+        "entry_point": _entry_point(_attribute(spec, "entry_point")),
+        "kwargs": _inline(_attribute(spec, "kwargs")),
+        "max_episode_steps": _inline(_attribute(spec, "max_episode_steps")),
     }
+
+
+def _entry_point(entry: Any) -> Json:
+    """An entry point as ``module:name``, as the registry of Gymnasium writes them."""
+    if entry is None or isinstance(entry, str):
+        return _inline(entry)
+    name = _attribute(entry, "__qualname__") or type(entry).__qualname__
+    module = _attribute(entry, "__module__") or type(entry).__module__
+    return _inline(f"{module}:{name}")
 
 
 def _inline(value: Any) -> Json:

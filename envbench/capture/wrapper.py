@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
+import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from envbench.capture.guard import OutOfOrder
@@ -101,7 +102,6 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         self._at_once = not async_capture
         self._recorder: Recorder | None = None
         self._late = 0
-        self._env_step = env.step
         self._sink: Sink | None = sink_for(exporter)
         self._episodes: list[str] = []
         dropped = weakref.finalize(self, _dropped, self._sink, self._episodes, os.getpid())
@@ -124,7 +124,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             environment_id=self._surroundings.environment_id,
             observer_id=None,
             provenance=self._provenance,
-            seed=seed if type(seed) is int and seed >= 0 else None,
+            seed=_seed(seed),
             options=hold(options),
             max_steps=None,
             row_keys=None,
@@ -136,6 +136,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         )
         recorder = sink.recorder(header)
         self._episodes[:] = [header.episode_id]
+        if seed is not None and header.seed is None:
+            recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
         if self._late:
             recorder.issue(f"note: {_times(self._late)} stepped before this reset, unrecorded")
             self._late = 0
@@ -147,6 +149,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         except BaseException:
             recorder.finish("interrupted")
             raise
+        self._surroundings = header.surroundings = self._surroundings.of(self.env)
         self._recorder = recorder
         return result  # type: ignore[no-any-return]
 
@@ -161,7 +164,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             raise OutOfOrder("step before reset: call reset() first")
         if recorder.terminated or recorder.truncated:
             return self._step_after_end(recorder, action)
-        result = recorder.step(action, self._env_step)
+        result = recorder.step(action, self.env.step)
         if recorder.terminated or recorder.truncated:
             self._ended(recorder)
         return result  # type: ignore[no-any-return]
@@ -190,6 +193,17 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         if self._sink is not None:
             self._sink.flush()
 
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        """Refuse: a copy would record into the same episode.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "an EpisodeCaptureWrapper cannot be copied: to plan ahead, copy the environment in it,"
+            " copy.deepcopy(wrapped.env)"
+        )
+
     def _open_sink(self) -> Sink:
         if self._sink is None:
             raise OutOfOrder("reset after close: wrap the environment again")
@@ -202,7 +216,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             self._late += 1
         else:
             recorder.after_end += 1
-        return self._env_step(action)
+        return self.env.step(action)
 
     def _ended(self, recorder: Recorder) -> None:
         assert self._sink is not None
@@ -234,6 +248,13 @@ def capture_episodes(
         >>> env.close()
     """
     return EpisodeCaptureWrapper(env, exporter=exporter, **kwargs)
+
+
+def _seed(seed: Any) -> int | None:
+    """The seed as evidence keeps it, None when it is none."""
+    if not isinstance(seed, (int, np.integer)):
+        return None
+    return int(seed) if seed >= 0 else None
 
 
 def _rebuildable(exporter: Target | None) -> str | None:
