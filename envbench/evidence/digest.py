@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from envbench.evidence.portable import canonical
 from envbench.evidence.record import StepColumns, reward_json
@@ -64,9 +65,10 @@ class Chain:
             if info is None:
                 transition = b"null"
             else:
-                transition = (
-                    b'{"info":%b,"observation":%b,"reward":%b,"terminated":%b,"truncated":%b}'
-                    % (info, observation, reward_json(reward), _FLAG[terminated], _FLAG[truncated])
+                transition = _TRANSITION[terminated, truncated] % (
+                    info,
+                    observation,
+                    reward_json(reward),
                 )
             trajectory = sha256(
                 b'%b{"action":%b,"error":%b,"index":%d,"state":%b,"transition":%b}'
@@ -124,10 +126,24 @@ def seal(
 
 def join_object(parts: Mapping[str, bytes]) -> bytes:
     """The canonical object whose values are already in canonical form."""
-    return b"{%b}" % b",".join(b"%b:%b" % (canonical(key), parts[key]) for key in sorted(parts))
+    return b"{%b}" % b",".join([_key(key) + parts[key] for key in sorted(parts)])
 
 
-_FLAG = {True: b"true", False: b"false", None: b"null"}
+@cache
+def _key(key: str) -> bytes:
+    return canonical(key) + b":"
+
+
+_FLAGS = ((True, b"true"), (False, b"false"), (None, b"null"))
+# the canonical form of a transition, by its flags
+_TRANSITION = {
+    (terminated, truncated): (
+        b'{"info":%%b,"observation":%%b,"reward":%%b,"terminated":%b,"truncated":%b}'
+        % (first, second)
+    )
+    for terminated, first in _FLAGS
+    for truncated, second in _FLAGS
+}
 
 
 def _quoted(text: str | None) -> bytes:

@@ -75,6 +75,11 @@ def parse(text: str | bytes, *, unique_keys: bool = False) -> Json:
 
 def fast_canonical(value: Any) -> bytes | None:
     """Print a value with orjson if that is certain to be its canonical form, else return None."""
+    if type(value) in _EXACT:
+        try:
+            return orjson.dumps(value)
+        except (TypeError, ValueError):  # beyond 64 bits, or a lone surrogate
+            return None
     levels = _plain_levels(value)
     if levels is None:
         return None
@@ -112,6 +117,7 @@ def print_canonical(value: Json) -> bytes:
 
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
+_EXACT = _ATOMS - {float}
 _PLAIN = _ATOMS | {dict, list}
 _SHORT_EXPONENT = re.compile(rb"\de-\d(?!\d)")
 _EXPONENT = re.compile(rb"\de(?:\d|-\d(?!\d))")
