@@ -7,7 +7,7 @@ failure is certain whatever the other attempts are; a pass needs every one of th
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -62,13 +62,18 @@ class _Tally:
     cases: int
     measured: int
     passed: int
-    failed: int
     unknown: int
     errors: int
+    failed_cases: tuple[str, ...]
+    """Ids of the cases in which it failed."""
     failures: tuple[str, ...]
     """Ids of the episodes in which it failed."""
     unmeasured: tuple[str, ...]
     """Ids of the episodes in which it was not measured."""
+
+    @property
+    def failed(self) -> int:
+        return len(self.failed_cases)
 
 
 class _Hearing:
@@ -267,13 +272,12 @@ class _Hearing:
             )
         )
         if check.critical and tally.failures:
-            self.quality(
-                "critical_failure",
-                f"{check.name}: critical, and it failed in {tally.failed} of {tally.cases} cases",
-                scope,
-                tally.failures,
+            message = (
+                f"{check.name}: critical, and it failed in {tally.failed} of {tally.cases} cases "
+                f"({_named(tally.failed_cases)})"
             )
-        if rate is not None and rate < min_rate:
+            self.quality("critical_failure", message, scope, tally.failures)
+        elif rate is not None and rate < min_rate:
             self.quality("pass_rate", _low_rate(check.name, tally, min_rate), scope, tally.failures)
         if tally.measured < needed:
             self.evidence(
@@ -293,30 +297,26 @@ class _Hearing:
             )
 
     def _tally(self, check: str, cases: Sequence[_Case]) -> _Tally:
-        outcomes: Counter[str] = Counter()
+        by_word: dict[str, list[str]] = {word: [] for word in _WORST_FIRST}
+        episodes: dict[str, list[str]] = {word: [] for word in _WORST_FIRST}
         measured = 0
-        failures: list[str] = []
-        unmeasured: list[str] = []
         for case in cases:
-            words = []
+            words = set()
             for attempt in case.attempts:
                 word = _word(self.results[attempt.episode_id, check])
-                words.append(word)
-                if word == "failed":
-                    failures.append(attempt.episode_id)
-                elif word != "passed":
-                    unmeasured.append(attempt.episode_id)
-            outcomes[min(words, key=_WORST_FIRST.index)] += 1
-            measured += {*words} <= {"passed", "failed"}
+                words.add(word)
+                episodes[word].append(attempt.episode_id)
+            by_word[min(words, key=_WORST_FIRST.index)].append(case.case_id)
+            measured += words <= {"passed", "failed"}
         return _Tally(
-            len(cases),
-            measured,
-            outcomes["passed"],
-            outcomes["failed"],
-            outcomes["unknown"],
-            outcomes["error"],
-            tuple(failures),
-            tuple(unmeasured),
+            cases=len(cases),
+            measured=measured,
+            passed=len(by_word["passed"]),
+            unknown=len(by_word["unknown"]),
+            errors=len(by_word["error"]),
+            failed_cases=tuple(by_word["failed"]),
+            failures=tuple(episodes["failed"]),
+            unmeasured=tuple(episodes["error"] + episodes["unknown"]),
         )
 
     def hear_other_checks(self) -> None:
@@ -350,11 +350,18 @@ def _scope(part: SliceRequirement | None) -> str:
     return "all" if part is None else f"tag:{part.tag}"
 
 
+def _named(cases: Sequence[str]) -> str:
+    """Some case ids for a message; the finding has the episodes of all."""
+    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    return ", ".join(cases[:3]) + more
+
+
 def _low_rate(check: str, tally: _Tally, min_rate: float) -> str:
     missing = tally.unknown + tally.errors
     text = (
         f"{check}: {tally.passed} of {tally.passed + tally.failed} measured cases passed, of "
-        f"{tally.cases} in all; a pass rate of at least {min_rate} is required"
+        f"{tally.cases} in all; a pass rate of at least {min_rate} is required; "
+        f"failed: {_named(tally.failed_cases)}"
     )
     best = tally.cases - tally.failed
     if missing and best / tally.cases >= min_rate:

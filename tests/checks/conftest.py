@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+import gymnasium
 import pytest
 
+from envbench.capture import Provenance, capture_episode
 from envbench.checks import OutcomeCheck, OutcomeVerdict, Report, evaluate
 from envbench.evidence import EpisodeEvidence, EvalCase
-from envbench.evidence.digest import SCHEMA, seal, state_hash
-from envbench.evidence.portable import canonical
-from envbench.evidence.record import EncodedEpisode, StepColumns, new_id
+from envbench.evidence.digest import seal
+from envbench.evidence.episode import _encode
 from envbench.evidence.tagged import tag
 
 MakeEpisode: TypeAlias = Callable[..., EpisodeEvidence]
@@ -37,6 +38,29 @@ def report_of_fixture() -> ReportOf:
     return report_of
 
 
+class Counter(gymnasium.Env[int, int]):
+    """Counts to one: action 1 terminates, 2 truncates, 3 raises, and 0 leaves it as it is."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, actions: int = 4) -> None:
+        self.action_space = gymnasium.spaces.Discrete(actions)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        if action == 3:
+            raise ConnectionError("the counter was switched off")
+        return int(action > 0), 0.0, bool(action == 1), bool(action == 2), {}
+
+
+ENDINGS = {"terminated": 1, "truncated": 2, "error": 3, "policy_stop": 0}
+
+
 def make_episode(
     case_id: str = "case-1",
     *,
@@ -45,84 +69,58 @@ def make_episode(
     case_input: Any = "Count to one",
     final_state: Any = None,
     ending: str = "terminated",
+    actions: int = 4,
     seed: int | None = 17,
     max_steps: int | None = 20,
     options: Any = None,
-    spaces: Any = None,
     repeat: int = 0,
     previous: EpisodeEvidence | str | None = None,
     agent_id: str | None = None,
     environment_id: str = "counter-v1",
     environment_version: str | None = None,
-    environment_fingerprint: str | None = None,
     observer_id: str | None = "counter-readonly-v1",
-    gymnasium_version: str = "1.4.0",
-    issues: Iterable[str] = (),
-    errors: Iterable[dict[str, Any]] = (),
+    **altered: Any,
 ) -> EpisodeEvidence:
-    case = EvalCase(case_input, case_id=case_id, source_id=source_id, tags=tuple(tags))
-    terminated, truncated = ending == "terminated", ending == "truncated"
-    state = canonical({"count": 1} if final_state is None else final_state)
-    digest = state_hash(state)
-    data = {
-        "schema": SCHEMA,
-        "episode_id": new_id(),
-        "case": case.to_dict(),
-        "case_id": case_id,
-        "case_digest": case.digest,
-        "environment_id": environment_id,
-        "environment_spec": None,
-        "wrappers": [],
-        "observer_id": observer_id,
-        "gymnasium_version": gymnasium_version,
-        "packages": {},
-        "seed": seed,
-        "max_steps": max_steps,
-        "options": options,
-        "recorded_at": "2026-11-30T12:00:00.000000+00:00",
-        "spaces": spaces,
-        "initial": {"observation": 0, "info": {}},
-        "output": "done",
-        "errors": [tag(error) for error in errors],
-        "issues": list(issues),
-        "cleanup": {"attempted": True, "completed": True, "error": None},
-        "duration_ms": 1.5,
-        "termination": {"terminated": terminated, "truncated": truncated},
-        "ending": ending,
-        "capture_steps": True,
-        "provenance": {
-            "agent_id": agent_id,
-            "environment_version": environment_version,
-            "environment_fingerprint": environment_fingerprint,
-            "run_id": None,
-            "repeat": repeat,
-            "previous": previous.episode_id if isinstance(previous, EpisodeEvidence) else previous,
-            "labels": {},
-        },
-        "row_keys": None,
-        "audit": None,
-        "reset": {"started_at": None, "reset_us": None, "observe_us": None},
-        "totals": {"steps": 1, "reward": 0.0},
-    }
-    parts = {key: canonical(value) for key, value in data.items()}
-    columns = StepColumns(
-        [b"1"],
-        [b"1"],
-        [0.0],
-        [terminated],
-        [truncated],
-        [b"{}"],
-        [digest],
-        [None],
-        [1],
-        [2.0],
-        [3.0],
+    """Capture an episode of one step; `altered` replaces keys of its `.data`, sealed anew."""
+
+    def interact(env: Any, observation: int, info: dict[str, Any]) -> str:
+        env.step(ENDINGS[ending])
+        return "done"
+
+    # what a wrapped loop records and capture_episode does not take
+    absent = {"seed": seed, "max_steps": max_steps, "observer_id": observer_id}
+    altered |= {key: None for key, value in absent.items() if value is None}
+    episode = capture_episode(
+        lambda: Counter(actions),
+        interact,
+        case=EvalCase(case_input, case_id=case_id, source_id=source_id, tags=tuple(tags)),
+        environment_id=environment_id,
+        observer_id=observer_id or "none",
+        observe=lambda: {"count": 1} if final_state is None else final_state,
+        seed=seed or 0,
+        max_steps=max_steps or 1,
+        options=options,
+        provenance=Provenance(
+            agent_id=agent_id,
+            environment_version=environment_version,
+            repeat=repeat,
+            previous=previous.episode_id if isinstance(previous, EpisodeEvidence) else previous,
+        ),
     )
-    sealed = seal(parts, digest, [columns], digest)
-    made = EpisodeEvidence(
-        EncodedEpisode(parts, columns, {digest: state}, {}, digest, digest, *sealed)
+    assert episode.ending == ending
+    return resealed(episode, altered) if altered else episode
+
+
+def resealed(episode: EpisodeEvidence, altered: dict[str, Any]) -> EpisodeEvidence:
+    """The evidence that another program would have written, with other values of some keys."""
+    data = tag(episode.to_dict() | altered)
+    if "environment_fingerprint" in altered:
+        data["provenance"]["environment_fingerprint"] = data.pop("environment_fingerprint")
+    source = _encode(data)
+    data["digest"], data["trajectory_digest"] = seal(
+        source.head(), source.initial_state, source.steps(), source.final_state
     )
-    return EpisodeEvidence.from_dict(made.to_dict())  # which holds that this is evidence
+    return EpisodeEvidence.from_dict(data)
 
 
 def fixed_check(

@@ -49,7 +49,10 @@ class TestEvaluateEpisode:
             "repeat": 2,
             "previous": first.episode_id,
             "ending": "error",
-            "coverage_issues": ["ending: error, where the case expects terminated"],
+            "coverage_issues": [
+                "step at step 1: ConnectionError: the counter was switched off",
+                "ending: error, where the case expects terminated",
+            ],
             "digest": episode.digest,
         }
 
