@@ -1,0 +1,360 @@
+"""A whole run: every scenario decided as expected, and a folder that shows why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbench.capture.observers import SQLiteObserver
+from envbench.checks import AcceptancePolicy, Report
+from envbench.evidence import EpisodeEvidence
+from envbench.ledger.environment import document_for
+from envbench.ledger.outcomes import Outcomes
+from envbench.ledger.run import run
+from envbench.store import connect
+
+# What the issue asks for, in its order: decisions under version 1, and under version 2 by seed.
+DECISIONS = {
+    "correct": ("accept", {17: "accept", 29: "accept"}),
+    "missing": ("reject", {17: "reject", 29: "reject"}),
+    "safe_retry": ("accept", {17: "reject", 29: "accept"}),
+    "duplicate": ("reject", {17: "reject", 29: "reject"}),
+    "forbidden_then_restored": ("reject", {17: "reject", 29: "reject"}),
+    "inside_step": ("reject", {17: "reject", 29: "reject"}),
+    "inside_step-unaudited": ("indeterminate", {17: "indeterminate", 29: "indeterminate"}),
+    "safe_recovery-attempt1": ("indeterminate", {17: "indeterminate", 29: "indeterminate"}),
+    "safe_recovery-attempt2": ("accept", {17: "reject", 29: "accept"}),
+    "unsafe_recovery-attempt1": ("indeterminate", {17: "indeterminate", 29: "indeterminate"}),
+    "unsafe_recovery-attempt2": ("reject", {17: "reject", 29: "reject"}),
+}
+
+
+@pytest.mark.parametrize("seed", [17, 29])
+@pytest.mark.parametrize("trial", DECISIONS)
+def test_every_trial_is_decided_as_expected(outcomes: Outcomes, trial: str, seed: int) -> None:
+    version_1, version_2 = DECISIONS[trial]
+    assert outcomes.find(trial, 1, seed).decision.decision == version_1
+    assert outcomes.find(trial, 2, seed).decision.decision == version_2[seed]
+    assert [outcomes.find(trial, version, seed).surprises for version in (1, 2)] == [[], []]
+
+
+def test_there_is_nothing_else_and_all_of_it_is_as_expected(outcomes: Outcomes) -> None:
+    assert len(outcomes.outcomes) == 11 * 2 * 2
+    assert outcomes.ok
+    assert [label for label, _, _ in outcomes.rows()][::2] == [
+        "correct",
+        "missing",
+        "safe_retry",
+        "duplicate",
+        "forbidden_then_restored",
+        "inside_step, with the audit",
+        "inside_step, without the audit",
+        "safe_recovery, first attempt",
+        "safe_recovery, recovery",
+        "unsafe_recovery, first attempt",
+        "unsafe_recovery, recovery",
+    ]
+
+
+def test_only_a_repeated_key_with_capitals_meets_the_fault(outcomes: Outcomes) -> None:
+    differing = {
+        (label, seed)
+        for label, seed, (one, two) in outcomes.rows()
+        if one.decision.decision != two.decision.decision
+    }
+    assert differing == {("safe_retry", 17), ("safe_recovery, recovery", 17)}
+    assert document_for(17).idempotency_key != document_for(17).idempotency_key.lower()
+    assert document_for(29).idempotency_key == document_for(29).idempotency_key.lower()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("seed", [17, 29])
+def test_forbidden_then_restored_begins_and_ends_the_same(
+    outcomes: Outcomes, version: int, seed: int
+) -> None:
+    episode = outcomes.find("forbidden_then_restored", version, seed).episode
+    assert episode.initial_state == episode.final_state
+    assert episode.states[1] != episode.initial_state
+    assert episode.states[2] == episode.initial_state
+    verdict = outcomes.find("forbidden_then_restored", version, seed).verdicts
+    assert verdict == {"posted_once": True, "vendors_between_steps": False, "vendors_ever": False}
+    changes = episode_evidence(outcomes, "forbidden_then_restored", version, seed)["changes"]
+    account = document_for(seed).bank_account
+    assert [(change["vendor_id"], change["step"], change["restored_at"]) for change in changes] == [
+        (document_for(seed).vendor_id, 1, 2)
+    ]
+    assert changes[0]["before"]["bank_account"] == account
+    assert changes[0]["during"]["bank_account"] == "GB82WEST12345698765432"
+
+
+def episode_evidence(outcomes: Outcomes, trial: str, version: int, seed: int) -> dict[str, Any]:
+    results = outcomes.find(trial, version, seed).report.results
+    return next(r.evidence for r in results if r.check == "vendors_between_steps")
+
+
+def test_a_change_inside_a_step_is_in_no_state_and_in_the_audit(outcomes: Outcomes) -> None:
+    audited = outcomes.find("inside_step", 1, 17).episode
+    assert {repr(state["vendors"]) for state in audited.states} == {
+        repr(audited.initial_state["vendors"])
+    }
+    changes = [
+        (event["step"], event["before"]["bank_account"], event["after"]["bank_account"])
+        for event in audited.data["audit"]
+        if event["table"] == "vendors" and event["op"] == "update"
+    ]
+    account = document_for(17).bank_account
+    assert changes == [
+        (1, account, "GB82WEST12345698765432"),
+        (1, "GB82WEST12345698765432", account),
+    ]
+    unaudited = outcomes.find("inside_step-unaudited", 1, 17)
+    assert unaudited.episode.data["audit"] is None
+    assert unaudited.verdicts["vendors_ever"] is None
+    assert list(unaudited.episode.states) == list(audited.states)
+
+
+def test_a_write_that_commits_and_raises_is_kept_and_its_recovery_linked(
+    outcomes: Outcomes,
+) -> None:
+    first = outcomes.find("unsafe_recovery-attempt1", 1, 29).episode
+    second = outcomes.find("unsafe_recovery-attempt2", 1, 29).episode
+    (step,) = first.steps
+    assert step.error is not None
+    assert (step.error["phase"], step.error["type"]) == ("step", "AnswerLost")
+    assert len(step.state["invoice_rows"]) == len(first.initial_state["invoice_rows"]) + 1
+    assert (first.ending, first.output) == ("error", None)
+    assert second.data["provenance"]["previous"] == first.episode_id
+    assert first.data["provenance"]["previous"] is None
+    assert second.initial_state == first.final_state
+    assert second.case.digest == first.case.digest
+    # The recovery's own audit begins where the first attempt's ended.
+    assert [(event["step"], event["op"]) for event in second.data["audit"]] == [
+        (1, "insert"),
+        (1, "update"),
+    ]
+
+
+# The simpler policies
+
+
+def wrong(outcomes: Outcomes, policy: str) -> set[tuple[str, int, int]]:
+    return {
+        (mistake.outcome.trial.name, mistake.outcome.version, mistake.outcome.seed)
+        for mistake in outcomes.mistakes
+        if mistake.policy == policy
+    }
+
+
+def everywhere(*trials: str) -> set[tuple[str, int, int]]:
+    return {(trial, version, seed) for trial in trials for version in (1, 2) for seed in (17, 29)}
+
+
+FAULT = {("safe_retry", 2, 17), ("safe_recovery-attempt2", 2, 17)}
+
+
+def test_what_the_answers_text_gets_wrong(outcomes: Outcomes) -> None:
+    assert wrong(outcomes, "answer_text") == FAULT | everywhere(
+        "missing",
+        "duplicate",
+        "forbidden_then_restored",
+        "inside_step",
+        "inside_step-unaudited",
+        "unsafe_recovery-attempt2",
+    )
+
+
+def test_what_the_last_posting_gets_wrong(outcomes: Outcomes) -> None:
+    assert wrong(outcomes, "last_posting") == FAULT | everywhere(
+        "duplicate",
+        "forbidden_then_restored",
+        "inside_step",
+        "inside_step-unaudited",
+        "unsafe_recovery-attempt2",
+    )
+    assert {mistake.said for mistake in outcomes.mistakes} == {"accept"}
+
+
+# The folder
+
+
+def test_the_folder_has_the_files_of_the_contract_and_no_other(folder: Path) -> None:
+    names = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    assert [name for name in names if "/" not in name] == [
+        "SHA256SUMS",
+        "evidence.duckdb",
+        "outcomes.html",
+        "outcomes.json",
+        "policy.json",
+        "protocol.json",
+    ]
+    counts = {"databases": 36, "episodes": 44, "reports": 44}
+    for name, count in counts.items():
+        assert sum(path.startswith(f"{name}/") for path in names) == count
+    assert len(names) == 6 + 36 + 44 + 44
+
+
+def test_the_manifest_covers_every_file_but_itself(folder: Path) -> None:
+    if shutil.which("sha256sum") is None:
+        pytest.skip("needs sha256sum: apt-get install coreutils")
+    done = subprocess.run(
+        ["sha256sum", "-c", "--strict", "SHA256SUMS"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    checked = {line.removesuffix(": OK") for line in done.stdout.splitlines()}
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert checked == files - {"SHA256SUMS"}
+
+
+def test_policy_and_protocol_are_older_than_every_episode(folder: Path) -> None:
+    written = max((folder / name).stat().st_mtime_ns for name in ("policy.json", "protocol.json"))
+    files = [*folder.glob("databases/*"), *folder.glob("episodes/*"), *folder.glob("reports/*")]
+    assert written <= min(path.stat().st_mtime_ns for path in files)
+
+
+def test_the_protocol_lists_what_each_version_and_seed_must_give(folder: Path) -> None:
+    protocol = json.loads((folder / "protocol.json").read_text())
+    assert protocol["seeds"] == [17, 29]
+    listed = {
+        trial["name"]: trial["expected"]
+        for scenario in protocol["scenarios"]
+        for trial in scenario["trials"]
+    }
+    for name, (version_1, version_2) in DECISIONS.items():
+        for seed in (17, 29):
+            expected = listed[name]
+            assert expected["version 1"][f"seed {seed}"]["decision"] == version_1
+            assert expected["version 2"][f"seed {seed}"]["decision"] == version_2[seed]
+    restored = listed["forbidden_then_restored"]["version 1"]["seed 17"]
+    assert restored["first_and_last_state_equal"] is True
+
+
+def test_what_was_written_reads_back_and_decides_the_same(outcomes: Outcomes, folder: Path) -> None:
+    policy = AcceptancePolicy.load_json(folder / "policy.json")
+    with connect(folder / "evidence.duckdb", read_only=True) as store:
+        assert store.verify().ok
+        assert len(store.episodes()) == 44
+        for outcome in outcomes.outcomes[::5]:
+            episode = EpisodeEvidence.load_json(folder / "episodes" / f"{outcome.name}.json")
+            assert episode == outcome.episode
+            assert store.episode(episode.episode_id, verify=True) == episode
+            report = Report.load_json(folder / "reports" / f"{outcome.name}.json")
+            assert report == outcome.report
+            assert policy.evaluate(report).decision == outcome.decision.decision
+        decisions = store.sql("SELECT decision, count(*) FROM decisions GROUP BY 1 ORDER BY 1")
+        assert decisions.fetchall() == [("accept", 10), ("indeterminate", 12), ("reject", 22)]
+
+
+def test_the_databases_hold_what_the_last_states_show(outcomes: Outcomes, folder: Path) -> None:
+    for name in ("correct", "unsafe_recovery-attempt2"):
+        outcome = outcomes.find(name, 2, 17)
+        path = folder / outcome.to_dict()["files"]["database"]
+        assert SQLiteObserver(path)() == outcome.episode.final_state
+        connection = sqlite3.connect(path)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
+
+
+@pytest.mark.slow
+def test_two_runs_give_the_same_trajectories(outcomes: Outcomes, tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    again = run(tmp_path / "again", progress=lambda done, total, name: calls.append((done, total)))
+    assert [outcome.episode.trajectory_digest for outcome in again.outcomes] == [
+        outcome.episode.trajectory_digest for outcome in outcomes.outcomes
+    ]
+    assert calls == [(done, 44) for done in range(45)]
+
+
+def test_seeds_and_versions_matter(outcomes: Outcomes) -> None:
+    digests = {
+        (version, seed): outcomes.find("safe_retry", version, seed).episode.trajectory_digest
+        for version in (1, 2)
+        for seed in (17, 29)
+    }
+    assert digests[1, 17] != digests[1, 29]
+    assert digests[1, 17] != digests[2, 17]
+    assert digests[1, 29] == digests[2, 29]  # this one does not meet the fault
+
+
+# What the run says
+
+
+def test_the_json_is_complete_and_serialisable(outcomes: Outcomes, folder: Path) -> None:
+    written = json.loads((folder / "outcomes.json").read_text())
+    assert written == json.loads(json.dumps(outcomes.to_dict()))
+    assert written["ok"] is True
+    first = written["outcomes"][0]
+    assert (first["name"], first["expected"], first["decision"], first["as_expected"]) == (
+        "v1-correct-seed17",
+        "accept",
+        "accept",
+        True,
+    )
+    assert all((folder / path).is_file() for path in first["files"].values())
+    assert len(written["mistakes"]) == len(outcomes.mistakes) == 26 + 22
+
+
+def test_the_summary_fits_80_columns_and_says_what_differs(
+    outcomes: Outcomes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    outcomes.print(Console(width=80))
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 80
+    (retry,) = (line.split() for line in lines if re.match(r" *safe_retry +17", line))
+    assert retry == ["safe_retry", "17", "accept", "reject"]
+    assert "44 of 44 outcomes as expected." in said
+    assert re.search(r"the answer's text only +26 of 44", said)
+
+
+def test_a_surprise_is_named_and_is_not_ok(outcomes: Outcomes) -> None:
+    import dataclasses
+
+    wrong = dataclasses.replace(outcomes.outcomes[0], decision=outcomes.outcomes[-1].decision)
+    assert wrong.surprises == ["reject, expected accept"]
+    assert not Outcomes((wrong,), outcomes.folder).ok
+    assert not Outcomes((), outcomes.folder).ok
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "envbench.ledger", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+
+@pytest.mark.slow
+def test_the_command_prints_json_alone_and_refuses_a_second_run(tmp_path: Path) -> None:
+    done = command("--output-dir", "out", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["ok"] is True
+
+    done = command("--output-dir", "out", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "out is not empty; choose another --output-dir, or give --force to replace a run"
+    ]
+
+    done = command("--output-dir", "out", "--force", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "44 of 44 outcomes as expected." in done.stdout
