@@ -2,38 +2,40 @@
 
 A bounded queue and one thread an open target. What waits together is written together. What cannot
 be written goes to a spill file beside the store, and the failure is raised at the next reset or
-close. Whatever is still open when the interpreter exits, or on SIGTERM, is sealed as
-``interrupted`` and written first.
+close; what can be put nowhere is held in memory and tried again. Whatever is still open when the
+interpreter exits, or on SIGTERM, is sealed as ``interrupted`` and written first.
 
 In a forked process the thread is gone and the store belongs to the parent: episodes recorded there
-go to spill files, which the parent's next writable open takes in.
+go to spill files, which the next writable open takes in.
 """
 
 from __future__ import annotations
 
 import atexit
+import multiprocessing.process
+import multiprocessing.util
 import os
-import signal
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
+from envbench.capture.backends import Backend, JsonLinesBackend, SpillBackend, StoreBackend
 from envbench.capture.encoder import EpisodeEncoder
-from envbench.capture.jsonl import JsonLines
 from envbench.capture.recorder import Audit, Header, Observe, RawPart, Recorder, weight
+from envbench.capture.termination import before_sigterm, handing_over
 from envbench.evidence.episode import EpisodeEvidence
-from envbench.evidence.record import new_id
+from envbench.evidence.portable import Json
+from envbench.evidence.record import StepColumns, new_id
 from envbench.store import Store, connect
 from envbench.store.adoption import OPEN_HERE
-from envbench.store.errors import StoreError, StoreWarning
-from envbench.store.spill import write_spill
-from envbench.store.writing import EpisodePart, Known, write_parts
+from envbench.store.errors import StoreClosed, StoreError, StoreWarning
+from envbench.store.writing import EpisodePart
 
 Target = Store | str | os.PathLike[str]
 
@@ -57,87 +59,20 @@ class WriteFailed(StoreError):
     episode: EpisodeEvidence | None = None
 
 
-class Backend(Protocol):
-    """Where encoded episodes are kept.
-
-    Attributes:
-        name: the target, for messages.
-        by_line: whether each part must hold all the arrays that it refers to.
-    """
-
-    name: str
-    by_line: bool
-
-    def write(self, parts: list[EpisodePart]) -> None:
-        """Keep all of them, or none and raise."""
-
-    def spill(self, part: EpisodePart) -> Path:
-        """Keep a part that could not be written, in a file of its own."""
-
-    def close(self) -> None:
-        """Let go of the target."""
-
-
-class StoreBackend:
-    """Keeps episodes in a store.
-
-    Args:
-        store: the store.
-        owned: whether it is closed with the sink.
-    """
-
-    by_line = False
-
-    def __init__(self, store: Store, *, owned: bool) -> None:
-        self.name = str(store.path or ":memory:")
-        self._store = store
-        self._owned = owned
-        self._known: Known = set()
-
-    def write(self, parts: list[EpisodePart]) -> None:
-        """Write parts in one transaction."""
-        with self._store.cursor() as cursor:
-            write_parts(cursor, parts, self._known)
-
-    def spill(self, part: EpisodePart) -> Path:
-        """Write a part to a file beside the store."""
-        if self._store.path is None:
-            raise OSError("a store in memory has no place for a spill file")
-        return write_spill(self._store.path, part)
-
-    def close(self) -> None:
-        """Close the store, if it was opened for the sink."""
-        self._store.writer = None
-        if self._owned:
-            self._store.close()
-
-
-class JsonLinesBackend:
-    """Keeps episodes as JSON lines."""
-
-    by_line = True
-
-    def __init__(self, path: Path) -> None:
-        self.name = str(path)
-        self._path = path
-        self._lines = JsonLines(path)
-
-    def write(self, parts: list[EpisodePart]) -> None:
-        """Append a line for each step and each end of an episode."""
-        self._lines.append(parts)
-
-    def spill(self, part: EpisodePart) -> Path:
-        """Write a part to a file beside the lines."""
-        return write_spill(self._path, part)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lines.close()
-
-
 @dataclass(slots=True)
 class _Item:
+    """A part that waits to be encoded and kept.
+
+    Attributes:
+        episode_id: its episode.
+        encode: gives the part.
+        last: whether the episode ends with it.
+        weight: about how many bytes it takes.
+    """
+
+    episode_id: str
     encode: Callable[[], EpisodePart]
+    last: bool
     weight: int
 
 
@@ -146,63 +81,198 @@ class Sink:
 
     Args:
         backend: where episodes are kept.
+        key: tells the sink of one target from that of another.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, key: tuple[str, Any] = ("", None)) -> None:
         self.backend = backend
+        self.key = key
         self.users = 0
-        self._start()
-
-    def _start(self) -> None:
+        self.closed = False
         self._process = os.getpid()
+        # guards what follows; held for moments, never while something is encoded or written
         self._changed = threading.Condition()
         self._queue: deque[_Item] = deque()
         self._waiting_bytes = 0
-        self._writing = False
+        self._taken = 0
+        self._done = 0
+        self._idle = False
+        self._settling = 0
         self._stopping = False
+        self._stopped = False
         self._open: dict[str, Recorder] = {}
         self._ended: dict[str, tuple[float, Callable[[], None]]] = {}
-        self._spilled: set[str] = set()
+        self._dropped: deque[list[str]] = deque()
+        self._gone = 0
         self._failure: tuple[BaseException, list[Path]] | None = None
-        self._unwritten: list[EpisodePart] = []
+        # guards what follows; held while parts are encoded and written, taken before `_changed`
+        self._keeping = threading.RLock()
+        self._broken: set[str] = set()
+        self._spilled: set[str] = set()
+        self._held: dict[str, list[EpisodePart]] = {}
+        self._at_fork: dict[str, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"envbench writer {self.backend.name}", daemon=True
         )
         self._thread.start()
 
+    # -- taking -----------------------------------------------------------------------------------
+
     def recorder(
         self, header: Header, observe: Observe | None = None, audit: Audit | None = None
     ) -> Recorder:
-        """A recorder of one episode whose parts come here."""
+        """A recorder of one episode whose parts come here.
+
+        Raises:
+            StoreClosed: when the target was closed.
+        """
+        if self.closed:
+            raise StoreClosed(
+                f"{self.backend.name} was closed: connect to it again, and wrap the environment"
+                " again to record into it"
+            )
         encoder = EpisodeEncoder(header, repeat_arrays=self.backend.by_line)
         recorder = Recorder(header, lambda of, raw: self._take(encoder, of, raw), observe, audit)
-        self._open[header.episode_id] = recorder
-        OPEN_HERE.add(header.episode_id)
+        self.watch(recorder)
         return recorder
+
+    def watch(self, recorder: Recorder) -> None:
+        """Seal what a recorder saw when the process ends before its episode does."""
+        self._open[recorder.header.episode_id] = recorder
+        OPEN_HERE.add(recorder.header.episode_id)
+
+    def put(self, part: EpisodePart) -> None:
+        """Take a part that is encoded already; what goes wrong is said by `flush`."""
+        last = part.seal is not None
+        if last:
+            self._open.pop(part.episode_id, None)
+        if self._forked:
+            self._keep_in_child(part)
+            return
+        if not last:
+            OPEN_HERE.add(part.episode_id)
+        self._enqueue(_Item(part.episode_id, lambda: part, last, _part_weight(part)))
+
+    def _take(self, encoder: EpisodeEncoder, recorder: Recorder, raw: RawPart) -> None:
+        """Take a part from a recorder, in the caller's thread."""
+        episode_id = recorder.header.episode_id
+        if episode_id not in self._open:
+            return  # it was sealed by another thread, at exit, while this one was going on
+        last = raw.ending is not None
+        with handing_over():
+            if last:
+                del self._open[episode_id]
+                # a copy, because a thread that is still stepping may append to it
+                raw.steps = list(raw.steps)
+            if self._forked:
+                if not last or recorder.n_steps > self._at_fork.get(episode_id, -1):
+                    self._keep_in_child(encoder.encode(raw))
+                return
+            self._enqueue(_Item(episode_id, lambda: encoder.encode(raw), last, _raw_weight(raw)))
+        if self._held and not last:
+            self.raise_failure()
+
+    def _enqueue(self, item: _Item) -> None:
+        with handing_over(), self._changed:
+            self._queue.append(item)
+            self._taken += 1
+            self._waiting_bytes += item.weight
+            if self._idle:
+                self._changed.notify_all()
+        if not self._settling:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Wait while too much waits; do the writer's work when it has stopped."""
+        if threading.current_thread() is self._thread:
+            return
+        with self._changed:
+            while self._waiting_bytes > QUEUE_BYTES and not self._stopped:
+                self._changed.wait(1.0)
+        if self._stopped:
+            self._keep_here()
+
+    # -- ends -------------------------------------------------------------------------------------
 
     def settle_later(self, recorder: Recorder, finish: Callable[[], None]) -> None:
         """Seal an episode that has ended, once steps after its end have had time to be counted."""
-        if self._forked:
+        if self._forked or self._stopped:
             finish()
             return
         with self._changed:
             self._ended[recorder.header.episode_id] = (time.monotonic() + SETTLE_SECONDS, finish)
-            if len(self._ended) == 1:
+            if self._idle:
                 self._changed.notify_all()
 
     def settle(self, recorder: Recorder | None = None) -> None:
         """Seal an episode that has ended now, or all of them."""
-        with self._changed:
+        with handing_over(), self._changed:
             keys = list(self._ended) if recorder is None else [recorder.header.episode_id]
-            due = [self._ended.pop(key)[1] for key in keys if key in self._ended]
-        for finish in due:
-            finish()
+            found = self._finish(keys)
+        if found:
+            self._make_room()
+
+    def abandon(self, episode_id: str) -> None:
+        """Seal an episode that nobody will go on with."""
+        recorder = self._open.get(episode_id)
+        if recorder is not None:
+            self.settle(recorder)
+            recorder.finish("interrupted", cleanup=_no_cleanup(recorder))
+
+    def drop(self, episode_ids: list[str]) -> None:
+        """Seal what a user left open who is gone, and let go of the sink for it.
+
+        Called by the garbage collector, in any thread and anywhere: it waits for nothing, and
+        leaves the work to the writer.
+        """
+        self._dropped.append(list(episode_ids))
+        if self._changed.acquire(blocking=False):
+            try:
+                self._changed.notify_all()
+            finally:
+                self._changed.release()
+
+    def _finish(self, keys: Sequence[str]) -> bool:
+        """Seal episodes that have ended; the lock is held, so that they are queued at once."""
+        found = False
+        self._settling += 1
+        try:
+            for key in keys:
+                if key in self._ended:
+                    found = True
+                    self._ended[key][1]()
+                    self._ended.pop(key, None)
+        finally:
+            self._settling -= 1
+        return found
+
+    def _finish_dropped(self) -> None:
+        """Seal what was dropped; the lock is held."""
+        self._settling += 1
+        try:
+            while self._dropped:
+                for episode_id in self._dropped[0]:
+                    self.abandon(episode_id)
+                self._dropped.popleft()
+                self._gone += 1
+        finally:
+            self._settling -= 1
+
+    # -- waiting ----------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Return when every episode that has ended is written, or put where it can be."""
+        """Return when every episode that has ended until now is written, or put where it can be."""
+        if self._forked or threading.current_thread() is self._thread:
+            return
         self.settle()
+        with handing_over(), self._changed:
+            self._finish_dropped()
         with self._changed:
-            self._changed.wait_for(self._idle)
+            until = self._taken
+            while self._done < until and not self._stopped:
+                self._changed.wait(1.0)
+        if self._stopped:
+            self._keep_here()
 
     def flush(self) -> None:
         """Return when every episode that has ended is committed.
@@ -211,6 +281,7 @@ class Sink:
             WriteFailed: when some could not be written since this was last said.
         """
         self.wait()
+        self._retry()
         self.raise_failure()
 
     def raise_failure(self) -> None:
@@ -221,33 +292,31 @@ class Sink:
         """
         with self._changed:
             failure, self._failure = self._failure, None
-            held = len(self._unwritten)
         if failure is None:
             return
         error, paths = failure
-        where = f"{len(paths)} parts of episodes are in {paths[0].parent}" if paths else ""
+        held = sum(map(len, list(self._held.values())))
+        places = []
+        if paths:
+            places.append(f"{_parts(len(paths))} in {paths[0].parent}")
         if held:
-            where += f"{' and ' if where else ''}{held} could be put nowhere and are held in memory"
+            places.append(f"{_parts(held)} held in memory, because they could be put nowhere")
+        where = f"; {' and '.join(places)}" if places else ""
         raise WriteFailed(
-            f"{self.backend.name} could not be written ({type(error).__name__}: {error}); {where}:"
-            " mend what is wrong, and connect to the store to take them in"
+            f"{self.backend.name} could not be written ({type(error).__name__}: {error}){where}:"
+            " mend what is wrong, flush or close again, and connect to the store anew to have what"
+            " is beside it taken in"
         ) from error
-
-    def abandon(self, episode_id: str) -> None:
-        """Seal an episode that nobody will go on with."""
-        recorder = self._open.get(episode_id)
-        if recorder is not None:
-            self.settle(recorder)
-            recorder.finish("interrupted")
 
     def drain(self) -> None:
         """Seal what is open as interrupted, and write everything."""
+        self.settle()
         for episode_id in list(self._open):
             self.abandon(episode_id)
         self.wait()
 
     def close(self) -> None:
-        """Write everything, and stop.
+        """Write everything, and stop; a later close tries again what could be put nowhere.
 
         Raises:
             WriteFailed: when something could not be written since this was last said.
@@ -255,144 +324,244 @@ class Sink:
         if self._forked:
             return
         self.wait()
-        self._retry_unwritten()
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
-        _SINKS.discard(self)
-        self.backend.close()
+        self._keep_here()
+        self._retry()
+        self._let_go()
         self.raise_failure()
 
-    @property
-    def _forked(self) -> bool:
-        return self._process != os.getpid()
+    def _let_go(self) -> None:
+        """Close the target, and stay known only while something is still to be kept."""
+        with handing_over(), self._keeping:
+            if not self.closed:
+                self.closed = True
+                self._mark_open()
+                try:
+                    self.backend.close()
+                except Exception as error:
+                    self._fail(error, None)
+        if not self._open and not self._held:
+            _SINKS.discard(self)
 
-    def _take(self, encoder: EpisodeEncoder, recorder: Recorder, raw: RawPart) -> None:
-        """Take a part from a recorder, in the caller's thread."""
-        if raw.ending is not None:
-            self._open.pop(recorder.header.episode_id, None)
-        if self._forked:
-            _keep_in_child(self.backend, encoder.encode(raw))
-            return
-        size = len(raw.steps) * weight(raw.steps[-1]) if raw.steps else 0
-        self._enqueue(_Item(lambda: encoder.encode(raw), size))
+    def _mark_open(self) -> None:
+        """Keep other processes from adopting what is still recorded here, by an empty spill."""
+        for episode_id, recorder in list(self._open.items()):
+            if recorder.parts and not self.backend.by_line:
+                with suppress(Exception):
+                    self.backend.spill(EpisodePart(episode_id, 1, StepColumns()))
 
-    def put(self, part: EpisodePart) -> None:
-        """Take a part that is encoded already."""
-        if self._forked:
-            _keep_in_child(self.backend, part)
-            return
-        if part.seal is None:
-            OPEN_HERE.add(part.episode_id)
-        self._enqueue(_Item(lambda: part, 500 * len(part.columns)))
-
-    def _enqueue(self, item: _Item) -> None:
-        with self._changed:
-            while self._waiting_bytes > QUEUE_BYTES and self._thread.is_alive():
-                self._changed.wait(1.0)
-            if not self._thread.is_alive():
-                raise WriteFailed(f"the writer of {self.backend.name} has died; nothing is written")
-            self._queue.append(item)
-            self._waiting_bytes += item.weight
-            if not self._writing:
-                self._changed.notify_all()
-        if self._unwritten:
-            self.raise_failure()
-
-    def _idle(self) -> bool:
-        return (not self._queue and not self._writing) or not self._thread.is_alive()
+    # -- the writer -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._writing = False
-                self._changed.notify_all()
-                while not self._queue and not self._stopping:
-                    due = self._seconds_to_settle()
-                    if due is not None and due <= 0:
-                        break
-                    self._changed.wait(due)
-                if self._stopping and not self._queue:
+        try:
+            while True:
+                items = self._next()
+                if items:
+                    self._keep(items)
+                elif self._stopping or self._retire():
                     return
-                items = [self._queue.popleft() for _ in range(min(TOGETHER, len(self._queue)))]
-                self._writing = bool(items)
-                self._waiting_bytes -= sum(item.weight for item in items)
-                finishes = self._due()
-            for finish in finishes:
-                finish()
-            if items:
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _next(self) -> list[_Item]:
+        """Wait for parts; none when it is time to stop."""
+        with self._changed:
+            while True:
+                self._finish_dropped()
+                now = time.monotonic()
+                self._finish([key for key, (at, _) in list(self._ended.items()) if at <= now])
+                if self._queue:
+                    return [self._queue.popleft() for _ in range(min(TOGETHER, len(self._queue)))]
+                if self._stopping or self._unused:
+                    return []
+                self._idle = True
+                self._changed.wait(self._patience(now))
+                self._idle = False
+
+    def _patience(self, now: float) -> float:
+        """Seconds until there may be work that nobody tells of."""
+        return max(0.0, min([now + 1.0, *(at for at, _ in self._ended.values())]) - now)
+
+    @property
+    def _unused(self) -> bool:
+        """Whether every user of a sink that opened its own target was dropped."""
+        return self.key[0] == "path" and self._gone > 0 and self.users <= self._gone
+
+    def _retire(self) -> bool:
+        """Close the target when nobody uses it any more; says whether it did."""
+        with _SINKS_LOCK:
+            if not self._unused:
+                return False
+            self.closed = True
+            _SINKS.discard(self)
+        with self._changed:
+            self._stopped = True
+        try:
+            self.backend.close()
+            self.raise_failure()
+        except Exception as error:
+            _warn([str(error)])
+        return True
+
+    def _keep_here(self) -> None:
+        """Keep what is queued in the caller's thread, when the writer has stopped."""
+        with handing_over(), self._keeping:
+            while True:
+                with self._changed:
+                    if not self._queue:
+                        return
+                    item = self._queue.popleft()
+                self._keep([item])
+
+    def _keep(self, items: list[_Item]) -> None:
+        try:
+            with handing_over(), self._keeping:
                 self._write(self._encode(items))
-
-    def _seconds_to_settle(self) -> float | None:
-        if not self._ended:
-            return None
-        return min(at for at, _ in self._ended.values()) - time.monotonic()
-
-    def _due(self) -> list[Callable[[], None]]:
-        now = time.monotonic()
-        keys = [key for key, (at, _) in self._ended.items() if at <= now]
-        return [self._ended.pop(key)[1] for key in keys]
+        finally:
+            with self._changed:
+                self._done += len(items)
+                self._waiting_bytes -= sum(item.weight for item in items)
+                self._changed.notify_all()
 
     def _encode(self, items: list[_Item]) -> list[EpisodePart]:
         parts = []
         for item in items:
+            if item.episode_id in self._broken:
+                continue
             try:
                 parts.append(item.encode())
-            except Exception as error:  # a fault of ours: say so, and go on with the other episodes
-                self._fail(error, None)
+            except BaseException as error:  # a fault of ours: the other episodes are not to suffer
+                self._broken.add(item.episode_id)
+                error.add_note(f"while encoding episode {item.episode_id}")
+                self._fail(
+                    RuntimeError(
+                        f"episode {item.episode_id} could not be encoded, and what followed of it"
+                        f" is not kept: {type(error).__name__}: {error}"
+                    ),
+                    None,
+                )
+            if item.last and item.episode_id in self._broken:
+                OPEN_HERE.discard(item.episode_id)
         return parts
 
     def _write(self, parts: list[EpisodePart]) -> None:
-        whole = [part for part in parts if part.episode_id not in self._spilled]
+        whole = [part for part in parts if not self._is_apart(part.episode_id)]
         for part in parts:
-            if part.episode_id in self._spilled:
-                self._spill(part, None)
+            if self._is_apart(part.episode_id):
+                self._put_aside(part, OSError("an earlier part of the episode was not written"))
+        if not whole:
+            return
         try:
-            if whole:
-                self.backend.write(whole)
-        except Exception as error:
+            if self.closed:
+                raise StoreClosed(f"{self.backend.name} was closed while an episode was open")
+            self.backend.write(whole)
+        except BaseException as error:
             if len(whole) == 1:
-                self._spill(whole[0], error)
+                self._put_aside(whole[0], error)
             else:  # one of them may be at fault: the others are kept
                 for part in whole:
                     self._write([part])
-                return
+            return
         for part in whole:
             if part.seal is not None:
                 OPEN_HERE.discard(part.episode_id)
 
-    def _spill(self, part: EpisodePart, reason: BaseException | None) -> None:
-        """Put a part beside the store, and all later parts of its episode."""
-        self._spilled.add(part.episode_id)
+    def _is_apart(self, episode_id: str) -> bool:
+        return episode_id in self._spilled or episode_id in self._held
+
+    def _put_aside(self, part: EpisodePart, reason: BaseException) -> None:
+        """Put a part beside the store, as all later parts of its episode will be."""
+        if part.episode_id in self._held:  # in order, or a part would be there without the former
+            self._held[part.episode_id].append(part)
+            self._fail(reason, None)
+            return
         try:
             path = self.backend.spill(part)
-        except Exception as error:
-            self._unwritten.append(part)
-            self._fail(reason or error, None)
+        except BaseException:
+            self._held[part.episode_id] = [part]
+            self._fail(reason, None)
             return
+        self._spilled.add(part.episode_id)
         if part.seal is not None:
             OPEN_HERE.discard(part.episode_id)
-        self._fail(reason or OSError("an earlier part of the episode could not be written"), path)
+        self._fail(reason, path)
 
     def _fail(self, error: BaseException, path: Path | None) -> None:
         with self._changed:
             first, paths = self._failure or (error, [])
             self._failure = (first, paths + ([path] if path else []))
 
-    def _retry_unwritten(self) -> None:
-        """Try once more to put what could be put nowhere."""
-        parts, self._unwritten = self._unwritten, []
-        for part in parts:
-            self._spill(part, None)
+    def _retry(self) -> None:
+        """Try once more to keep what could be put nowhere."""
+        if not self._held:
+            return
+        with handing_over(), self._keeping:
+            held, self._held = self._held, {}
+            for episode_id, parts in held.items():
+                if episode_id not in self._spilled and self._write_late(parts):
+                    continue
+                for part in parts:
+                    self._put_aside(part, OSError("it could be put nowhere before"))
+
+    def _write_late(self, parts: list[EpisodePart]) -> bool:
+        """Write an episode, of which nothing is in a spill file, to where it belongs."""
+        if self.closed:
+            return False
+        try:
+            self.backend.write(parts)
+        except BaseException:
+            return False
+        if parts[-1].seal is not None:
+            OPEN_HERE.discard(parts[-1].episode_id)
+        return True
+
+    # -- forks ------------------------------------------------------------------------------------
+
+    @property
+    def _forked(self) -> bool:
+        return self._process != os.getpid()
+
+    def _keep_in_child(self, part: EpisodePart) -> None:
+        """Keep a part in a process that was forked from the one that owns the target."""
+        with self._keeping:
+            if self.backend.by_line:
+                self.backend.write([part])
+            else:
+                self.backend.spill(part)
 
     def _after_fork(self) -> None:
         """Go on in a forked process, where the thread is gone and locks may be held by nobody."""
-        open_here, self._open = self._open, {}
         self._changed = threading.Condition()
-        self._queue, self._ended, self._unwritten = deque(), {}, []
+        self._keeping = threading.RLock()
+        self._stopped = True
+        self._queue, self._ended, self._held = deque(), {}, {}
+        self._failure = None
+        open_here, self._open = self._open, {}
         for recorder in open_here.values():
-            _part_ways(self, recorder)
+            self._part_ways(recorder)
+
+    def _part_ways(self, recorder: Recorder) -> None:
+        """Let an episode that was open at a fork go on in both processes, as two episodes.
+
+        Where the child does not go on with it, nothing more is kept than what the parent has.
+        """
+        parent, at_fork = recorder.header.episode_id, recorder.n_steps
+        if recorder.sealed or recorder.ended:
+            recorder.detach()
+        elif recorder.parts:
+            recorder.deliver_to(lambda of, raw: _warn_of_fork(of, parent, at_fork))
+        else:
+            child = recorder.header.episode_id = new_id()
+            encoder = EpisodeEncoder(recorder.header, repeat_arrays=self.backend.by_line)
+            recorder.deliver_to(lambda of, raw: self._take(encoder, of, raw))
+            recorder.issue(f"note: forked from episode {parent}, which goes on in the parent")
+            self._at_fork[child] = at_fork
+            self.watch(recorder)
 
 
 def sink_for(target: Target | None) -> Sink:
@@ -407,17 +576,18 @@ def sink_for(target: Target | None) -> Sink:
         TypeError: when it is no target.
     """
     chosen = _DEFAULT[-1] if target is None else target
+    key = _key(chosen)
     with _SINKS_LOCK:
-        key = _key(chosen)
         for sink in _SINKS:
-            if _KEYS.get(id(sink)) == key and sink._process == os.getpid():
+            if sink.key == key and not sink.closed and not sink._forked:
                 sink.users += 1
                 return sink
-        sink = _open_sink(chosen)
+        sink = _open_sink(chosen, key)
         sink.users = 1
-        _KEYS[id(sink)] = key
         _SINKS.add(sink)
-    _drain_on_sigterm()
+    before_sigterm(_drain_all)
+    if multiprocessing.process.parent_process() is not None:
+        _drain_at_worker_exit(_SINKS)
     return sink
 
 
@@ -429,9 +599,8 @@ def release(sink: Sink) -> None:
     """
     with _SINKS_LOCK:
         sink.users -= 1
-        last = sink.users <= 0
-    if last and _KEYS.get(id(sink), ("",))[0] == "path":
-        _KEYS.pop(id(sink), None)
+        last = sink.users <= sink._gone
+    if sink.closed or (last and sink.key[0] == "path"):
         sink.close()
     else:
         sink.flush()
@@ -447,9 +616,12 @@ def observe(target: Target) -> None:
     _DEFAULT[-1] = target
 
 
-_SINKS: set[Sink] = set()
+class _Sinks(set[Sink]):
+    """The sinks of this process; a set that can be referred to weakly."""
+
+
+_SINKS = _Sinks()
 _SINKS_LOCK = threading.RLock()
-_KEYS: dict[int, tuple[str, Any]] = {}
 _DEFAULT: list[Target] = ["envbench.duckdb"]
 
 
@@ -465,65 +637,83 @@ def _key(target: Target) -> tuple[str, Any]:
     return ("path", name if name == ":memory:" else os.path.realpath(name))
 
 
-def _open_sink(target: Target) -> Sink:
+def _open_sink(target: Target, key: tuple[str, Any]) -> Sink:
     if isinstance(target, Store):
         if target.read_only:
             raise StoreError(f"{target.path} is open for reading only: connect without read_only")
-        sink = Sink(StoreBackend(target, owned=False))
-        target.writer = sink
-        return sink
+        if target.path is not None and target._opened.process != os.getpid():
+            target.writer = Sink(SpillBackend(target.path), key)
+        else:
+            target.cursor().close()  # raises when the store was closed
+            target.writer = Sink(StoreBackend(target, owned=False), key)
+        return target.writer
     if str(os.fspath(target)).endswith(".jsonl"):
-        return Sink(JsonLinesBackend(Path(target)))
+        return Sink(JsonLinesBackend(Path(target)), key)
     store = connect(target)
-    sink = Sink(StoreBackend(store, owned=True))
+    sink = Sink(StoreBackend(store, owned=True), key)
     store.writer = sink
     return sink
 
 
-def _keep_in_child(backend: Backend, part: EpisodePart) -> None:
-    """Keep a part in a process that was forked from the one that owns the target."""
-    if backend.by_line:
-        backend.write([part])
-    else:
-        backend.spill(part)
+def _raw_weight(raw: RawPart) -> int:
+    """About how many bytes a part takes, from a sample of its steps."""
+    reset = 0 if raw.reset is None or raw.reset.state.body is None else len(raw.reset.state.body)
+    n = len(raw.steps)
+    if not n:
+        return 500 + reset
+    sample = raw.steps[:: max(1, n // 16)]
+    return 500 + reset + n * sum(map(weight, sample)) // len(sample)
 
 
-def _part_ways(sink: Sink, recorder: Recorder) -> None:
-    """Let an episode that was open at a fork go on in both processes, as two episodes."""
-    if recorder.parts:
+def _part_weight(part: EpisodePart) -> int:
+    """About how many bytes an encoded part takes."""
+    columns = part.columns
+    texts = sum(len(text) for text in columns.observation if text is not None)
+    texts += sum(len(text) for text in columns.info if text is not None)
+    bodies = sum(len(body) for _, _, body in part.states) + sum(map(len, part.arrays.values()))
+    return 500 * (1 + len(columns)) + texts + bodies
+
+
+def _no_cleanup(recorder: Recorder) -> dict[str, Json] | None:
+    """What is known of the closing of an environment that nobody got to."""
+    if not recorder.header.closes:
+        return None
+    return {"attempted": False, "completed": False, "error": None}
+
+
+def _parts(count: int) -> str:
+    return "1 part of an episode is" if count == 1 else f"{count} parts of episodes are"
+
+
+def _warn_of_fork(recorder: Recorder, parent: str, at_fork: int) -> None:
+    if recorder.n_steps > at_fork:
         recorder.detach()
-        return
-    parent = recorder.header.episode_id
-    recorder.header.episode_id = new_id()
-    encoder = EpisodeEncoder(recorder.header, repeat_arrays=sink.backend.by_line)
-    recorder.deliver_to(lambda of, raw: sink._take(encoder, of, raw))
-    recorder.issue(f"note: forked from episode {parent}, which goes on in the parent process")
-    sink._open[recorder.header.episode_id] = recorder
-    OPEN_HERE.add(recorder.header.episode_id)
+        _warn(
+            [
+                f"episode {parent} was long and open when process {os.getpid()} was forked: what"
+                " the forked process does in it is not recorded; reset the environment after a fork"
+            ]
+        )
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        # as an error it would go nowhere from here, and in a signal handler the stream may be busy
+        with suppress(Exception):
+            warnings.warn(f"envbench: {message}", StoreWarning, stacklevel=2)
 
 
 def _drain_all() -> None:
+    """Seal and write everything, and stop the writers, before the interpreter goes."""
+    messages = []
     for sink in list(_SINKS):
         try:
             sink.drain()
-            sink._retry_unwritten()
+            sink.close()
             sink.raise_failure()
         except Exception as error:
-            warnings.warn(f"envbench, at exit: {error}", StoreWarning, stacklevel=1)
-
-
-def _drain_on_sigterm() -> None:
-    """Write everything before SIGTERM ends the process; a handler of the user's is left alone."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    _drain_all()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+            messages.append(f"at exit: {error}")
+    _warn(messages)
 
 
 def _after_fork() -> None:
@@ -533,6 +723,17 @@ def _after_fork() -> None:
         sink._after_fork()
 
 
+def _drain_at_worker_exit(sinks: _Sinks) -> None:
+    """Drain when a process of `multiprocessing` ends, which runs no functions of `atexit`."""
+    if os.getpid() not in _WORKERS:
+        _WORKERS.add(os.getpid())
+        multiprocessing.util.Finalize(None, _drain_all, exitpriority=0)
+
+
+_WORKERS: set[int] = set()
+
 atexit.register(_drain_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+# for environments that were wrapped before the worker was forked
+multiprocessing.util.register_after_fork(_SINKS, _drain_at_worker_exit)

@@ -6,7 +6,7 @@ a training job must not pay for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ Kind = Literal["text", "json", "binary", "integer", "double", "boolean", "time"]
 """`json` is text that is known to be JSON; `time` is in microseconds since 1970 UTC."""
 
 
-def table(columns: dict[str, tuple[Kind, Sequence[Any]]]) -> pa.Table:
+def table(columns: Mapping[str, tuple[Kind, Sequence[Any]]]) -> pa.Table:
     """Make a table of named columns, all of one length; None is null.
 
     Raises:

@@ -220,7 +220,11 @@ def microseconds(moment: str) -> int:
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_NAIVE_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 _BIGINT = 2**63
+# Up to this many rows, parameters cost less than an Arrow table that DuckDB has to look through.
+_FEW_ROWS = 4
 _ENVIRONMENT_KEYS = (
     "environment_id",
     "gymnasium_version",
@@ -372,26 +376,35 @@ class _Batches:
             self.row(table, *values)
 
     def insert(self, cursor: duckdb.DuckDBPyConnection, table: str) -> None:
-        columns = self.columns[table]
-        if not columns[0]:
+        columns = dict(zip(_COLUMNS[table], self.columns[table], strict=True))
+        n_rows = len(self.columns[table][0])
+        if not n_rows:
             return
-        batch = arrow.table(
-            {
-                name: (kind, values)
-                for (name, kind), values in zip(_COLUMNS[table], columns, strict=True)
-            }
-        )
-        names = ", ".join(f'"{name}"' for name, _ in _COLUMNS[table])
-        query = f"INSERT INTO {table} ({names}) SELECT {names} FROM envbench_batch"
+        names = ", ".join(f'"{name}"' for name, _ in columns)
+        if n_rows <= _FEW_ROWS:
+            source = "(VALUES {}) AS batch({})".format(
+                ", ".join([f"({', '.join('?' * len(columns))})"] * n_rows), names
+            )
+            values = [_parameters(kind, values) for (_, kind), values in columns.items()]
+            parameters = [value for row in zip(*values, strict=True) for value in row]
+        else:
+            source, parameters = "envbench_batch AS batch", []
+            content = {name: (kind, values) for (name, kind), values in columns.items()}
+            cursor.register("envbench_batch", arrow.table(content))
+        query = f"INSERT INTO {table} ({names}) SELECT {names} FROM {source}"
         if table in _ONCE:
-            keys = _ONCE[table]
-            same = " AND ".join(f"known.{key} = envbench_batch.{key}" for key in keys)
+            same = " AND ".join(f"known.{key} = batch.{key}" for key in _ONCE[table])
             query += f" WHERE NOT EXISTS (FROM {table} AS known WHERE {same})"
-        cursor.register("envbench_batch", batch)
-        try:
-            cursor.execute(query).fetchall()
-        finally:
-            cursor.unregister("envbench_batch")
+        cursor.execute(query, parameters).fetchall()
+
+
+def _parameters(kind: Kind, values: list[Any]) -> list[Any]:
+    """Values of a column as parameters of a query."""
+    if kind == "time":
+        return [None if at is None else _NAIVE_EPOCH + at * _MICROSECOND for at in values]
+    if kind == "binary":
+        return values
+    return [value.decode() if type(value) is bytes else value for value in values]
 
 
 def _add_part(batches: _Batches, part: EpisodePart) -> None:
