@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import add
+from operator import add, itemgetter
 from typing import Any
 
 import numpy as np
@@ -63,16 +63,24 @@ class EpisodeEncoder:
     def encode(self, raw: RawPart) -> EpisodePart:
         """Encode the next part; the last one comes with the seal."""
         part = EpisodePart(self.header.episode_id, self._n_steps + 1, StepColumns())
-        if raw.reset is not None or self._chain is None:
+        part_is_first = self._chain is None
+        if part_is_first:
             self._open(raw.reset, part)
+        loose = [(error["step"], error) for error in raw.errors]
+        # those noted before the first of these steps
+        for step, error in loose:
+            if step <= self._n_attempts:
+                self._add_error(error, step, part)
+        later = [(step, error) for step, error in loose if step > self._n_attempts]
+        if part_is_first:
             if raw.ending is None:
                 part.opening = self._opening()
         elif raw.ending is not None:
             part.was_open = True
         self._encode_audit(raw.audit, part)
-        self._encode_steps(raw.steps, part)
-        for error in raw.errors:
-            self._add_error(error, error["step"], part)
+        of_steps = self._encode_steps(raw.steps, part)
+        for step, error in sorted([*of_steps, *later], key=itemgetter(0)):
+            self._add_error(error, step, part)
         self._issues += raw.issues
         assert self._chain is not None
         self._chain.update(part.columns)
@@ -198,11 +206,10 @@ class EpisodeEncoder:
         columns.error = [None] * seen.n
         for i, of_step in errors.items():
             columns.error[i] = _step_error(of_step, found)
-            for error in of_step:
-                self._add_error(error, first + i, part)
         self._keep_arrays(found.arrays, part)
         self._n_steps += len(part.columns)
         self._note_unfaithful()
+        return [(first + i, error) for i, of_step in errors.items() for error in of_step]
 
     def _encode_actions(
         self, seen: Steps, columns: StepColumns, found: Encoding, errors: Errors
