@@ -188,9 +188,12 @@ class EpisodeEncoder:
             part.audit.append((len(self._audit), kept))
             self._audit.append((step, kept))
 
-    def _encode_steps(self, rows: list[Row], part: EpisodePart) -> None:
+    def _encode_steps(
+        self, rows: list[Row], part: EpisodePart
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Encode steps, and return their errors with the steps they belong to."""
         if not rows:
-            return
+            return []
         seen, errors, found = gather_steps(rows), Errors(rows), Encoding()
         first = self._n_attempts + 1
         self._n_attempts += seen.n
