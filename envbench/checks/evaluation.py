@@ -156,9 +156,10 @@ def _distinct(episodes: Any) -> Iterator[EpisodeEvidence]:
             raise TypeError(
                 f"episodes[{index}] must be EpisodeEvidence, not {type(episode).__name__}"
             )
-        if episode.episode_id in seen:
-            raise ValueError(f"episode {episode.episode_id} is there twice; judge it once")
-        seen.add(episode.episode_id)
+        episode_id = episode.episode_id
+        if episode_id in seen:
+            raise ValueError(f"episode {episode_id} is there twice; judge it once")
+        seen.add(episode_id)
         yield episode
 
 

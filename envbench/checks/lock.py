@@ -102,6 +102,8 @@ class Lock:
         """
         if not isinstance(other, Lock):
             raise TypeError(f"other must be a Lock, not {type(other).__name__}")
+        if self == other:
+            return []
         found: list[Difference] = []
         checks, their_checks = dict(self.checks), dict(other.checks)
         if checks != their_checks:
@@ -126,7 +128,9 @@ class Lock:
             "schema": SCHEMA,
             "checks": dict(self.checks),
             "settings": [parse(text) for text in self.settings],
-            "trials": [dataclasses.asdict(trial) for trial in self.trials],
+            "trials": [
+                {name: getattr(trial, name) for name in _TRIAL_FIELDS} for trial in self.trials
+            ],
         }
 
     @classmethod
@@ -173,6 +177,8 @@ class Lock:
         theirs = [_parts(text) for text in other.settings]
         found: list[Difference] = []
         for part in SETTINGS:
+            if len({setting[part] for setting in (*ours, *theirs)}) == 1:
+                continue  # most parts have one value everywhere, and there may be many trials
             compared = [
                 (
                     pair.case,
@@ -274,7 +280,7 @@ def _digests(trials: Iterable[Trial]) -> frozenset[str]:
 
 
 def _seeds(trials: Iterable[Trial]) -> frozenset[str]:
-    return frozenset(canonical(trial.seed).decode() for trial in trials)
+    return frozenset("null" if trial.seed is None else str(trial.seed) for trial in trials)
 
 
 def _parts(setting: str) -> dict[str, str]:
