@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from envbench.evidence.portable import Json, canonical, parse
+from envbench.evidence.portable import VALUE_DEPTH, Json, canonical, parse
 
 Expects = Literal["termination", "truncation", "either"]
 EXPECTS: tuple[str, ...] = ("termination", "truncation", "either")
@@ -124,6 +124,6 @@ def _sha256(content: bytes) -> str:
 
 def _portable(argument: str, value: Any) -> Json:
     try:
-        return parse(canonical(value))
+        return parse(canonical(value, VALUE_DEPTH))
     except ValueError as error:
         raise ValueError(f"{argument} must be portable JSON: {error}") from None

@@ -23,16 +23,20 @@ import orjson
 Json: TypeAlias = Any
 """A portable value: dict, list, str, bool, None, float or int, and nothing else below it."""
 
-MAX_DEPTH = 200
-"""Values nested deeper than this are refused: readers in other languages stop near it too."""
+VALUE_DEPTH = 200
+"""One value (a state, an info, a case's input) is nested at most this deep."""
+
+MAX_DEPTH = 220
+"""An episode is nested at most this deep; readers in other languages stop near it too."""
 
 
-def canonical(value: Json) -> bytes:
+def canonical(value: Json, max_depth: int = MAX_DEPTH) -> bytes:
     """Print a portable value in canonical form.
 
     Args:
         value: a portable value; two values are equal exactly when their forms are, so `1`, `1.0`
             and `true` differ and the order of keys does not matter.
+        max_depth: how deep it may be nested.
 
     Returns:
         UTF-8 bytes, without a final newline.
@@ -40,9 +44,9 @@ def canonical(value: Json) -> bytes:
     Raises:
         ValueError: for anything that is not portable, naming its place as a JSON Pointer.
     """
-    text = fast_canonical(value)
+    text = fast_canonical(value, max_depth)
     if text is None:
-        _refuse_unportable(value, "", frozenset())
+        _refuse_unportable(value, "", frozenset(), max_depth)
         text = print_canonical(value)
     return text
 
@@ -73,14 +77,14 @@ def parse(text: str | bytes, *, unique_keys: bool = False) -> Json:
     return value
 
 
-def fast_canonical(value: Any) -> bytes | None:
+def fast_canonical(value: Any, max_depth: int = MAX_DEPTH) -> bytes | None:
     """Print a value with orjson if that is certain to be its canonical form, else return None."""
     if type(value) in _EXACT:
         try:
             return orjson.dumps(value)
         except (TypeError, ValueError):  # beyond 64 bits, or a lone surrogate
             return None
-    levels = _plain_levels(value)
+    levels = _plain_levels(value, max_depth)
     if levels is None:
         return None
     try:
@@ -142,7 +146,7 @@ class _Levels:
         return all(math.isfinite(v) for level in self.levels for v in level if type(v) is float)
 
 
-def _plain_levels(value: Any) -> _Levels | None:
+def _plain_levels(value: Any, max_depth: int) -> _Levels | None:
     """The levels of a tree of dicts and lists, or None if there is another type among them.
 
     Works level by level, so that the interpreter's own loops do the walking.
@@ -150,7 +154,7 @@ def _plain_levels(value: Any) -> _Levels | None:
     level = [value]
     levels = []
     has_float = False
-    for _ in range(MAX_DEPTH):
+    for _ in range(max_depth + 1):
         types = set(map(type, level))
         if not types <= _PLAIN:
             return None
@@ -169,19 +173,19 @@ def _plain_levels(value: Any) -> _Levels | None:
     return None
 
 
-def _refuse_unportable(value: Any, place: str, above: frozenset[int]) -> None:
+def _refuse_unportable(value: Any, place: str, above: frozenset[int], max_depth: int) -> None:
     kind = type(value)
     if kind in (dict, list):
         if id(value) in above:
             raise ValueError(f"{place or '/'}: contains itself, so it cannot be written as JSON")
-        if len(above) >= MAX_DEPTH:
-            raise ValueError(f"{place or '/'}: nested deeper than {MAX_DEPTH} levels")
+        if len(above) >= max_depth:
+            raise ValueError(f"{place or '/'}: nested deeper than {max_depth} levels")
         above = above | {id(value)}
         items = value.items() if kind is dict else enumerate(value)
         for key, item in items:
             if kind is dict:
                 _refuse_unportable_key(key, place)
-            _refuse_unportable(item, f"{place}/{pointer_segment(str(key))}", above)
+            _refuse_unportable(item, f"{place}/{pointer_segment(str(key))}", above, max_depth)
     elif kind is float:
         if not math.isfinite(value):
             raise ValueError(f"{place or '/'}: {value!r} is not a finite number")

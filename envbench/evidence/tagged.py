@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from envbench.evidence.portable import (
-    MAX_DEPTH,
+    VALUE_DEPTH,
     Json,
     fast_canonical,
     parse,
@@ -47,6 +47,9 @@ LARGE_ARRAY = 1024
 
 MAX_PARTS = 2_000_000
 """A value with more parts than this is not kept: it would take minutes, or never end."""
+
+DEPTH = VALUE_DEPTH - 20
+"""A container below so many levels of JSON is not kept; a leaf's own tag needs some more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def encode(value: Any, into: Encoding | None = None, place: str = "") -> bytes:
     Raises:
         ValueError: without `into`, for a value that cannot be kept (a socket, a function).
     """
-    text = fast_canonical(value)
+    text = fast_canonical(value, VALUE_DEPTH)
     if text is not None and TAG_BYTES not in text:
         return text
     return print_canonical(tag(value, into, place))
@@ -325,7 +328,10 @@ _QUIET_NAN = struct.pack(">d", math.nan)
 
 
 class _Tagger:
-    """Turns Python values into tagged JSON, replacing what cannot be kept by a `Missing` tag."""
+    """Turns Python values into tagged JSON, replacing what cannot be kept by a `Missing` tag.
+
+    `above` has an entry for each level of JSON above the value: the id of the container, or 0.
+    """
 
     __slots__ = ("into", "parts")
 
@@ -338,11 +344,13 @@ class _Tagger:
             self.parts += 1
             if id(value) in above:
                 raise _CannotKeep("it contains itself")
-            if len(above) >= MAX_DEPTH:
-                raise _CannotKeep(f"it is nested deeper than {MAX_DEPTH} levels")
+            if len(above) > DEPTH:
+                raise _CannotKeep(f"its JSON is nested deeper than {DEPTH} levels")
             if self.parts > MAX_PARTS:
                 raise _TooLarge(f"it has more than {MAX_PARTS:,} parts; use a NumPy array")
             return self._tag(value, place, above)
+        except _Refused:
+            raise
         except _TooLarge as refusal:
             if above:  # the whole value is given up, else its other parts would go on for ever
                 raise
@@ -353,7 +361,7 @@ class _Tagger:
             reason = f"reading it raised {type(error).__name__}: {describe_error(error)}"
         kind = "unreadable" if type(value) is _Unreadable else type_name(type(value))
         if self.into is None:
-            raise ValueError(f"{place or '/'}: cannot keep a {kind}: {reason}")
+            raise _Refused(f"{place or '/'}: cannot keep a {kind}: {reason}")
         self.into.problems.append(Problem(place or "/", kind, reason))
         return {TAG: "missing", "type": kind, "reason": tag(reason)}
 
@@ -372,7 +380,7 @@ class _Tagger:
         if kind is list:
             return self._tag_items(value, place, (*above, id(value)))
         if kind is tuple:
-            return {TAG: "tuple", "items": self._tag_items(value, place, (*above, id(value)))}
+            return {TAG: "tuple", "items": self._tag_items(value, place, (*above, id(value), 0))}
         if kind is set or kind is frozenset:
             return {TAG: kind.__name__, "items": self._tag_members(value, place, above)}
         if kind is bytes or kind is bytearray:
@@ -390,7 +398,7 @@ class _Tagger:
         if kind is decimal.Decimal:
             return {TAG: "decimal", "value": str(value)}
         if kind is collections.OrderedDict:
-            pairs = self._tag_pairs(value, place, (*above, id(value)))
+            pairs = self._tag_pairs(value, place, (*above, id(value), 0, 0))
             return {TAG: "ordereddict", "items": pairs}
         if kind is Kept:
             return self._take(value, place)
@@ -421,7 +429,7 @@ class _Tagger:
                 key: self.tag(item, f"{place}/{pointer_segment(key)}", above)
                 for key, item in value.items()
             }
-        pairs = self._tag_pairs(value, place, above)
+        pairs = self._tag_pairs(value, place, (*above, 0, 0))
         return {TAG: "dict", "items": sorted(pairs, key=print_canonical)}
 
     def _tag_pairs(self, value: dict[Any, Any], place: str, above: tuple[int, ...]) -> list[Json]:
@@ -435,7 +443,7 @@ class _Tagger:
 
     def _tag_members(self, value: Any, place: str, above: tuple[int, ...]) -> list[Json]:
         """The members of a set, in the order of their canonical forms."""
-        items = self._tag_items(list(value), place, (*above, id(value)))
+        items = self._tag_items(list(value), place, (*above, id(value), 0))
         members = [item for item in items if not _is_missing(item)]
         if not self._stay_apart(members):
             raise _CannotKeep("two of its members would be one in evidence")
@@ -453,7 +461,7 @@ class _Tagger:
         if dtype.hasobject:
             if dtype.kind != "O":
                 raise _CannotKeep(f"its dtype {dtype} holds Python objects in fields")
-            items = self._tag_items(value.ravel().tolist(), place, (*above, id(value)))
+            items = self._tag_items(value.ravel().tolist(), place, (*above, id(value), 0))
             return {TAG: "array", "dtype": "|O", "shape": list(value.shape), "items": items}
         if value.size > LARGE_ARRAY and dtype.kind in "biufcmM" and dtype.names is None:
             return array_tag(value, self.into)
@@ -490,6 +498,10 @@ class _Tagger:
 
 class _CannotKeep(Exception):
     """The reason why a value has no place in evidence."""
+
+
+class _Refused(ValueError):
+    """A value cannot be kept, and nothing takes up that it is missing."""
 
 
 class _TooLarge(Exception):
@@ -702,8 +714,10 @@ def _copy_without_padding(source: np.ndarray[Any, Any], target: np.ndarray[Any, 
 
 
 def _tag_datetime(value: datetime.datetime) -> Json:
-    tagged: dict[str, Json] = {TAG: "datetime", "value": value.isoformat()}
-    return {**tagged, **_tag_zone(value.tzinfo, value.fold)}
+    zone = _tag_zone(value.tzinfo, value.fold)
+    if "zone" in zone:  # the offset is the zone's, and its rules may change
+        value = value.replace(tzinfo=None)
+    return {TAG: "datetime", "value": value.isoformat(), **zone}
 
 
 def _tag_time(value: datetime.time) -> Json:
