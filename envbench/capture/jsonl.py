@@ -15,6 +15,7 @@ from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import reward_json
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import TAG_BYTES, Named, decode, inline_arrays, tag
+from envbench.store.errors import StoreError
 from envbench.store.writing import EpisodePart, Seal
 
 
@@ -25,10 +26,16 @@ class JsonLines:
 
     Args:
         path: the file, made when it does not exist; its folder must.
+
+    Raises:
+        StoreError: when the file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
         self._spaces: dict[str, tuple[SpaceCodec, SpaceCodec]] = {}
 
     def append(self, parts: list[EpisodePart]) -> None:
