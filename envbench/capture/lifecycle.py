@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
 from envbench.capture.sink import Sink, Target, WriteFailed, release, sink_for
 from envbench.capture.surroundings import Surroundings
+from envbench.capture.termination import handing_over
 from envbench.evidence.case import EvalCase, require_name
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical
@@ -95,6 +97,7 @@ def capture_episode(
     header.audited = audit is not None
     keeping = _Keeping(header, store)
     recorder = Recorder(header, keeping.take, observe, audit)
+    keeping.watch(recorder)
     try:
         _run(recorder, _Run(factory, interact, options, exposed))
     except BaseException as error:
@@ -161,17 +164,27 @@ class _Keeping:
         by_line = self._sink is not None and self._sink.backend.by_line
         self._encoder = EpisodeEncoder(header, repeat_arrays=by_line)
         self._parts: list[EpisodePart] = []
+        # at exit the main thread seals what another thread is still recording
+        self._taking = threading.RLock()
+
+    def watch(self, recorder: Recorder) -> None:
+        """Have the episode sealed when the process ends before it does."""
+        if self._sink is not None:
+            self._sink.watch(recorder)
 
     def take(self, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from the recorder."""
-        part = self._encoder.encode(raw)
-        if self._sink is not None:
-            self._sink.put(part)
-        # a long episode in a store that stays open is read from there, and not held twice
-        if isinstance(self._target, Store):
-            self._parts = [part]
-        else:
-            self._parts.append(part)
+        with handing_over(), self._taking:
+            if self._parts and self._parts[-1].seal is not None:
+                return
+            part = self._encoder.encode(raw)
+            if self._sink is not None:
+                self._sink.put(part)
+            # a long episode in a store that stays open is read from there, and not held twice
+            if isinstance(self._target, Store):
+                self._parts = [part]
+            else:
+                self._parts.append(part)
 
     def commit(self) -> WriteFailed | None:
         """Wait until the episode is committed; return what went wrong."""

@@ -76,6 +76,14 @@ class _Item:
     weight: int
 
 
+@dataclass(slots=True)
+class _Held:
+    """Parts of an episode that could be put nowhere, in order, and why."""
+
+    reason: BaseException
+    parts: list[EpisodePart]
+
+
 class Sink:
     """Gets what recorders saw to one target, in order, on a thread of its own.
 
@@ -109,7 +117,7 @@ class Sink:
         self._keeping = threading.RLock()
         self._broken: set[str] = set()
         self._spilled: set[str] = set()
-        self._held: dict[str, list[EpisodePart]] = {}
+        self._held: dict[str, _Held] = {}
         self._at_fork: dict[str, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"envbench writer {self.backend.name}", daemon=True
@@ -295,17 +303,16 @@ class Sink:
         if failure is None:
             return
         error, paths = failure
-        held = sum(map(len, list(self._held.values())))
+        held = sum(len(each.parts) for each in list(self._held.values()))
         places = []
         if paths:
             places.append(f"{_parts(len(paths))} in {paths[0].parent}")
         if held:
-            places.append(f"{_parts(held)} held in memory, because they could be put nowhere")
+            places.append(f"{_parts(held)} held in memory, as no file could be written")
         where = f"; {' and '.join(places)}" if places else ""
         raise WriteFailed(
-            f"{self.backend.name} could not be written ({type(error).__name__}: {error}){where}:"
-            " mend what is wrong, flush or close again, and connect to the store anew to have what"
-            " is beside it taken in"
+            f"{self.backend.name} could not be written ({type(error).__name__}: {error}){where}."
+            f" Mend what is wrong{_advice(bool(paths), bool(held))}"
         ) from error
 
     def drain(self) -> None:
@@ -477,13 +484,13 @@ class Sink:
     def _put_aside(self, part: EpisodePart, reason: BaseException) -> None:
         """Put a part beside the store, as all later parts of its episode will be."""
         if part.episode_id in self._held:  # in order, or a part would be there without the former
-            self._held[part.episode_id].append(part)
+            self._held[part.episode_id].parts.append(part)
             self._fail(reason, None)
             return
         try:
             path = self.backend.spill(part)
         except BaseException:
-            self._held[part.episode_id] = [part]
+            self._held[part.episode_id] = _Held(reason, [part])
             self._fail(reason, None)
             return
         self._spilled.add(part.episode_id)
@@ -502,11 +509,11 @@ class Sink:
             return
         with handing_over(), self._keeping:
             held, self._held = self._held, {}
-            for episode_id, parts in held.items():
-                if episode_id not in self._spilled and self._write_late(parts):
+            for episode_id, each in held.items():
+                if episode_id not in self._spilled and self._write_late(each.parts):
                     continue
-                for part in parts:
-                    self._put_aside(part, OSError("it could be put nowhere before"))
+                for part in each.parts:
+                    self._put_aside(part, each.reason)
 
     def _write_late(self, parts: list[EpisodePart]) -> bool:
         """Write an episode, of which nothing is in a spill file, to where it belongs."""
@@ -685,15 +692,20 @@ def _parts(count: int) -> str:
     return "1 part of an episode is" if count == 1 else f"{count} parts of episodes are"
 
 
+def _advice(spilled: bool, held: bool) -> str:
+    again = " and flush or close again; it is also tried at exit" if held else ""
+    anew = " and connect to the target anew, which takes the files in" if spilled else ""
+    return f"{again}{',' if again and anew else ''}{anew}"
+
+
 def _warn_of_fork(recorder: Recorder, parent: str, at_fork: int) -> None:
     if recorder.n_steps > at_fork:
         recorder.detach()
-        _warn(
-            [
-                f"episode {parent} was long and open when process {os.getpid()} was forked: what"
-                " the forked process does in it is not recorded; reset the environment after a fork"
-            ]
+        message = (
+            f"episode {parent} was long and open when process {os.getpid()} was forked: what the"
+            " forked process does in it is not recorded; reset the environment after a fork"
         )
+        _warn([message])
 
 
 def _warn(messages: list[str]) -> None:

@@ -103,9 +103,10 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         self._recorder: Recorder | None = None
         self._late = 0
         self._sink: Sink | None = sink_for(exporter)
+        self._unkept: Sink | None = None
         self._episodes: list[str] = []
-        dropped = weakref.finalize(self, _dropped, self._sink, self._episodes, os.getpid())
-        dropped.atexit = False
+        self._dropped = weakref.finalize(self, _drop, self._sink, self._episodes, os.getpid())
+        self._dropped.atexit = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -173,16 +174,23 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         """Close the environment; an episode that is still open ends as ``closed_early``.
 
         Raises:
-            WriteFailed: when episodes could not be written since this was last said.
+            WriteFailed: when episodes could not be written since this was last said; closing again
+                tries again.
         """
         try:
             super().close()
         finally:
             sink, self._sink = self._sink, None
             if sink is not None:
+                self._dropped.detach()
+                self._unkept = sink
                 self._end("closed_early", sink)
                 self._recorder = None
                 release(sink)
+                self._unkept = None
+            elif self._unkept is not None:
+                self._unkept.flush()
+                self._unkept = None
 
     def flush(self) -> None:
         """Return when every episode that has ended is committed.
@@ -266,11 +274,10 @@ def _rebuildable(exporter: Target | None) -> str | None:
     return os.fspath(exporter) if isinstance(exporter, (str, os.PathLike)) else None
 
 
-def _dropped(sink: Sink, episodes: list[str], process: int) -> None:
+def _drop(sink: Sink, episodes: list[str], process: int) -> None:
     """Seal what a wrapper left open when it was dropped without `close`."""
     if process == os.getpid():
-        for episode_id in list(episodes):
-            sink.abandon(episode_id)
+        sink.drop(episodes)
 
 
 def _times(count: int) -> str:

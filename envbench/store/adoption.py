@@ -3,24 +3,31 @@
 Spill files are taken in first. Then every episode with a header in `open_episodes` and no seal is
 sealed as ``interrupted``, from the steps that were committed. What was not seen stays unknown: such
 an episode has no final state.
+
+Nothing here keeps a store from being opened. What cannot be taken in stays where it is, or is kept
+under another name, and a warning says so.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import warnings
-from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import duckdb
 
 from envbench.evidence.digest import Chain
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns, reward_json
-from envbench.store.errors import StoreWarning
+from envbench.store.errors import StoreError, StoreWarning
+from envbench.store.messages import explain, one_line
 from envbench.store.reading import audit_json, read_blocks
-from envbench.store.spill import read_spill, spill_folder
+from envbench.store.spill import SpillFile, read_spill, set_aside, spill_files, spill_folder
 from envbench.store.writing import EpisodePart, Seal, microseconds, write_parts
 
 if TYPE_CHECKING:
@@ -35,77 +42,233 @@ def adopt(store: Store) -> int:
 
     Returns:
         The number of episodes that became readable.
+
+    Raises:
+        StoreError: when DuckDB gave up on the store.
     """
-    taken = 0
-    if store.path is not None and spill_folder(store.path).is_dir():
-        taken += _take_in_spills(store, spill_folder(store.path))
-    with store.cursor() as cursor:
-        waiting = cursor.execute("SELECT episode_id, header FROM open_episodes").fetchall()
-    for episode_id, header in waiting:
-        if episode_id not in OPEN_HERE:
-            seal = _seal_interrupted(store, episode_id, parse(header))
-            part = EpisodePart(episode_id, 1, StepColumns(), was_open=True, seal=seal)
-            with store.cursor() as cursor:
-                write_parts(cursor, [part])
-            taken += 1
-    return taken
-
-
-def _take_in_spills(store: Store, folder: Path) -> int:
-    episodes: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob("*.json")):
-        episodes.setdefault(path.name.split(".")[0], []).append(path)
-    taken = 0
-    for episode_id, paths in episodes.items():
-        if episode_id in OPEN_HERE or _still_written(paths):
-            continue
-        parts = list(_read_all(paths))
-        if len(parts) == len(paths):
-            taken += _take_in(store, episode_id, parts)
-            for path in paths:
-                path.unlink()
-    if not any(folder.iterdir()):
-        folder.rmdir()
-    return taken
-
-
-def _read_all(paths: list[Path]) -> Iterator[EpisodePart]:
-    for path in paths:
+    adoption = _Adoption(store)
+    with _ADOPTING:
         try:
-            yield read_spill(path)
-        except (OSError, ValueError) as error:
-            kept = path.with_suffix(".damaged")
-            path.rename(kept)
-            warnings.warn(f"{error}; it is kept as {kept}", StoreWarning, stacklevel=6)
+            adoption.take_in_spills()
+            adoption.seal_interrupted()
+        except duckdb.FatalException as error:
+            raise explain(error, store.path) from error
+    for message in adoption.warnings:
+        warnings.warn(message, StoreWarning, stacklevel=3)
+    return adoption.taken
 
 
-def _take_in(store: Store, episode_id: str, parts: list[EpisodePart]) -> bool:
-    """Write the parts of one episode that the store does not have yet."""
-    with store.cursor() as cursor:
-        query = "SELECT count(*) FROM episodes WHERE episode_id = ?"
-        if cursor.execute(query, [episode_id]).fetchall()[0][0]:
-            return False
+@dataclass(slots=True)
+class _Adoption:
+    """One pass over what was left behind.
+
+    Attributes:
+        store: the store, open for writing.
+        taken: episodes that became readable.
+        left: episodes to be left as they are, because more of them may come.
+        refused: why an episode could not be taken in now, one sentence for each.
+        warnings: what the user is to be told, when all is done.
+    """
+
+    store: Store
+    taken: int = 0
+    left: set[str] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def take_in_spills(self) -> None:
+        """Write what the spill files hold into the store, and remove them."""
+        path = self.store.path
+        if path is None:
+            return
+        try:
+            episodes = spill_files(path)
+        except OSError as error:
+            self.warnings.append(f"{spill_folder(path)} cannot be looked at: {error}")
+            return
+        for episode_id, files in episodes.items():
+            if episode_id in OPEN_HERE or _may_go_on(files):
+                self.left.add(episode_id)
+                continue
+            try:
+                self._take_in(episode_id, files)
+            except (OSError, StoreError, duckdb.Error) as error:
+                if isinstance(error, duckdb.FatalException):
+                    raise
+                self.left.add(episode_id)
+                self.refused.append(f"episode {episode_id}: {one_line(error)}")
+        if self.refused:
+            self.warnings.append(
+                f"{len(self.refused)} episodes could not be taken in from {spill_folder(path)} and"
+                f" are left there; {self.refused[0]}"
+            )
+        _remove_if_empty(spill_folder(path))
+
+    def seal_interrupted(self) -> None:
+        """Seal what has a header and no seal."""
+        query = "SELECT episode_id, header FROM open_episodes"
+        for episode_id, header in _rows(self.store, query):
+            if episode_id in OPEN_HERE or episode_id in self.left:
+                continue
+            try:
+                seal = _seal_interrupted(self.store, episode_id, parse(header))
+                part = EpisodePart(episode_id, 1, StepColumns(), was_open=True, seal=seal)
+                with self.store.cursor() as cursor:
+                    write_parts(cursor, [part])
+            except duckdb.FatalException:
+                raise
+            except Exception as error:  # one damaged episode is not to keep the others away
+                self.warnings.append(
+                    f"{self.store.path}: the interrupted episode {episode_id} could not be sealed"
+                    f" and is left as it is: {type(error).__name__}: {one_line(error)}"
+                )
+            else:
+                self.taken += 1
+
+    def _take_in(self, episode_id: str, files: list[SpillFile]) -> None:
+        """Write the parts of one episode that the store does not have yet."""
+        parts: list[EpisodePart] = []
+        for file in files:
+            try:
+                parts.append(read_spill(file.path))
+            except ValueError as error:
+                self._keep(files[len(parts) :], episode_id, str(error))
+                files = files[: len(parts)]
+                break
+        known = _rows(
+            self.store, "SELECT digest, n_steps FROM episodes WHERE episode_id = ?", [episode_id]
+        )
+        if known:
+            self._compare(episode_id, files, parts, *known[0])
+            return
+        last, fitting = self._fitting(episode_id, parts)
+        reason = "" if len(fitting) == len(parts) else f"the part after step {last} is missing"
+        if fitting and not (fitting[0].opening or fitting[0].seal or self._has_header(episode_id)):
+            reason, fitting = "its first part is missing", []
+        if fitting:
+            with self.store.cursor() as cursor:
+                write_parts(cursor, self._missing(episode_id, fitting))
+            self.taken += fitting[-1].seal is not None
+        for file in files[: len(fitting)]:
+            file.path.unlink(missing_ok=True)
+        self._keep(files[len(fitting) :], episode_id, reason)
+
+    def _fitting(self, episode_id: str, parts: list[EpisodePart]) -> tuple[int, list[EpisodePart]]:
+        """The parts that follow one another without a gap, and the step that they reach."""
+        last = self._last_step(episode_id)
+        fitting: list[EpisodePart] = []
+        for part in parts:
+            if len(part.columns):
+                if part.first_step > last + 1:
+                    break
+                last = max(last, part.first_step + len(part.columns) - 1)
+            if part.seal is not None and _steps_of(part.seal) not in (None, last):
+                break
+            fitting.append(part)
+        return last, fitting
+
+    def _missing(self, episode_id: str, parts: list[EpisodePart]) -> list[EpisodePart]:
+        """What of the parts the store does not hold.
+
+        A crash may have come between the commit of some and the removal of their files.
+        """
+        of_episode = [episode_id]
+        last = self._last_step(episode_id)
+        states = self._column("SELECT state_hash FROM states WHERE episode_id = ?", of_episode)
+        arrays = self._column("SELECT blob_hash FROM blobs WHERE episode_id = ?", of_episode)
+        events = self._column(
+            "SELECT event_index FROM audit_events WHERE episode_id = ?", of_episode
+        )
+        header = self._has_header(episode_id)
+        missing = []
+        for part in parts:
+            missing.append(
+                replace(
+                    part,
+                    columns=part.columns if part.first_step > last else StepColumns(),
+                    states=[each for each in part.states if each[0] not in states],
+                    arrays={key: body for key, body in part.arrays.items() if key not in arrays},
+                    audit=[each for each in part.audit if each[0] not in events],
+                    opening=None if header else part.opening,
+                )
+            )
+            last = max(last, part.first_step + len(part.columns) - 1)
+            states |= {digest for digest, _, _ in part.states}
+            arrays |= set(part.arrays)
+            events |= {index for index, _ in part.audit}
+            header = header or part.opening is not None
+        return missing
+
+    def _compare(
+        self,
+        episode_id: str,
+        files: list[SpillFile],
+        parts: list[EpisodePart],
+        digest: str,
+        n_steps: int,
+    ) -> None:
+        """Remove the files of an episode that the store holds already, if it holds all of it."""
+        reach = max((part.first_step + len(part.columns) - 1 for part in parts), default=0)
+        seals = {part.seal.digest for part in parts if part.seal is not None}
+        if seals <= {digest} and reach <= n_steps:
+            for file in files:
+                file.path.unlink(missing_ok=True)
+        else:
+            self._keep(files, episode_id, "the store has the episode with another end")
+
+    def _keep(self, files: list[SpillFile], episode_id: str, reason: str) -> None:
+        if files:
+            kept = [set_aside(file.path) for file in files]
+            names = ", ".join(map(str, kept))
+            self.warnings.append(f"not all of episode {episode_id} is taken in: {reason}; {names}")
+
+    def _last_step(self, episode_id: str) -> int:
         query = "SELECT coalesce(max(step_index), 0) FROM steps WHERE episode_id = ?"
-        last = cursor.execute(query, [episode_id]).fetchall()[0][0]
-        missing = [part for part in parts if part.first_step > last or part.seal is not None]
-        write_parts(cursor, missing)
-    return any(part.seal is not None for part in missing)
+        return int(_rows(self.store, query, [episode_id])[0][0])
+
+    def _has_header(self, episode_id: str) -> bool:
+        query = "SELECT 1 FROM open_episodes WHERE episode_id = ?"
+        return bool(_rows(self.store, query, [episode_id]))
+
+    def _column(self, query: str, parameters: list[Any]) -> set[Any]:
+        return {row[0] for row in _rows(self.store, query, parameters)}
 
 
-def _still_written(paths: list[Path]) -> bool:
+_ADOPTING = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _ADOPTING
+    _ADOPTING = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _rows(store: Store, query: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    with store.cursor() as cursor:
+        return list(cursor.execute(query, parameters or []).fetchall())
+
+
+def _may_go_on(files: list[SpillFile]) -> bool:
     """Whether an unsealed episode belongs to a process that may be writing it."""
-    if any(path.name.endswith(".sealed.json") for path in paths):
-        return False
-    process = int(paths[-1].name.split(".")[2])
-    if process == os.getpid():
-        return False
+    return not any(file.sealed for file in files) and files[-1].may_go_on
+
+
+def _steps_of(seal: Seal) -> int | None:
+    """How many rows of steps a sealed episode has; None when it kept none."""
+    if parse(seal.head["capture_steps"]) is not True:
+        return None
+    steps: int = parse(seal.head["totals"])["steps"]
+    return steps
+
+
+def _remove_if_empty(folder: Path) -> None:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        folder.rmdir()
+    except OSError:  # it is not there, or holds what is not ours to remove
+        return
 
 
 def _seal_interrupted(store: Store, episode_id: str, header: Json) -> Seal:
@@ -132,21 +295,30 @@ def _seal_interrupted(store: Store, episode_id: str, header: Json) -> Seal:
             "truncated": seen and block.truncated[last] is True,
         }
         ended_at = int((block.started_at[last] or ended_at) + (block.step_us[last] or 0))
+    issues = [
+        "interrupted: the process ended before the episode did; what it had committed is kept"
+    ]
+    if header["capture_steps"] is not True:
+        total = None  # the steps were not kept, so nobody knows their sum
+        issues.append("interrupted: steps were not kept, so how many there were is not known")
     head |= {
         "audit": audit_json(store, episode_id) if audited else b"null",
         "cleanup": canonical(cleanup),
         "duration_ms": canonical((ended_at - microseconds(header["recorded_at"])) / 1000),
         "ending": canonical("interrupted"),
         "errors": canonical(errors),
-        "issues": canonical(
-            ["interrupted: the process ended before the episode did; what it had committed is kept"]
-        ),
+        "issues": canonical(issues),
         "output": b"null",
         "termination": canonical(flags),
         "totals": b'{"reward":%b,"steps":%d}' % (reward_json(total), chain.n_steps),
     }
     digest, trajectory = chain.seal(head, None)
     return Seal(head, initial_state, None, None, digest, trajectory)
+
+
+_ENDED_EARLY = (
+    "interrupted: the process ended before the episode did; what it had committed is kept"
+)
 
 
 def _errors_of(error: Json, step: int) -> list[Json]:

@@ -1,0 +1,67 @@
+"""SIGTERM: what is held is written before it ends the process.
+
+A signal handler runs between any two steps of the main thread. While the main thread hands over a
+part of an episode, or writes one, the handler only notes the signal; it acts when that is done.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+def before_sigterm(drain: Callable[[], None]) -> None:
+    """Call `drain` before SIGTERM ends the process.
+
+    A handler that somebody else set is left alone; so is a process whose main thread never calls
+    this, because Python lets no other thread set one.
+    """
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        if _HOLD.depth:
+            _HOLD.waiting = lambda: terminate(number, None)
+            return
+        # a second signal ends the process at once
+        signal.signal(number, signal.SIG_DFL)
+        try:
+            drain()
+        finally:
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, terminate)
+
+
+@contextmanager
+def handing_over() -> Iterator[None]:
+    """Keep SIGTERM waiting while the main thread is in here."""
+    if not _is_main_thread():
+        yield
+        return
+    _HOLD.depth += 1
+    try:
+        yield
+    finally:
+        _HOLD.depth -= 1
+        if _HOLD.depth == 0 and _HOLD.waiting is not None:
+            waiting, _HOLD.waiting = _HOLD.waiting, None
+            waiting()
+
+
+class _Hold:
+    """How often the main thread is handing over, and the signal that waits for it."""
+
+    depth = 0
+    waiting: Callable[[], None] | None = None
+
+
+_HOLD = _Hold()
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
