@@ -20,19 +20,19 @@ FixedCheck: TypeAlias = Callable[..., OutcomeCheck]
 ReportOf: TypeAlias = Callable[..., Report]
 
 
-@pytest.fixture(name="make_episode")
+@pytest.fixture(scope="session", name="make_episode")
 def make_episode_fixture() -> MakeEpisode:
     """Make the evidence of an episode of one step."""
     return make_episode
 
 
-@pytest.fixture(name="fixed_check")
+@pytest.fixture(scope="session", name="fixed_check")
 def fixed_check_fixture() -> FixedCheck:
     """Make a check that comes to what is said for each episode."""
     return fixed_check
 
 
-@pytest.fixture(name="report_of")
+@pytest.fixture(scope="session", name="report_of")
 def report_of_fixture() -> ReportOf:
     """Make a report from pairs of an episode and what the check comes to."""
     return report_of

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import math
 import socket
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -241,6 +242,14 @@ ONE_ROW = """
 """
 
 
+@pytest.fixture(scope="module")
+def ask(make_episode: Any) -> Iterator[Any]:
+    """Run a query as a check on a store of one episode, and give its result."""
+    with connect(":memory:") as store:
+        store.add(make_episode())
+        yield lambda query: evaluate(store, [SqlCheck("check", "v1", query)]).results[0]
+
+
 class TestSqlCheck:
     @pytest.mark.parametrize("argument", ["name", "version", "query"])
     def test_refuses_blank_arguments_by_name(self, argument: str) -> None:
@@ -270,11 +279,11 @@ class TestSqlCheck:
         ]
         assert report.results[1].reason == "The query has no row for this episode"
 
-    def test_rows_of_episodes_that_are_not_judged_are_counted(self, make_episode: Any) -> None:
+    def test_rows_of_episodes_that_are_not_judged_are_counted(self, ask: Any) -> None:
         query = "SELECT 'x' AS episode_id, true AS passed, 'r' AS reason, NULL AS evidence"
-        report = judge_sql([make_episode()], query)
-        assert report.results[0].passed is None
-        assert report.results[0].reason == (
+        row = ask(query)
+        assert row.passed is None
+        assert row.reason == (
             "The query has no row for this episode (and has rows for 1 others, which were not "
             "judged)"
         )
@@ -295,9 +304,9 @@ class TestSqlCheck:
         )
 
     @pytest.mark.parametrize("passed", ["NULL", "NULL::BOOLEAN"])
-    def test_null_is_unknown(self, make_episode: Any, passed: str) -> None:
-        report = judge_sql([make_episode()], columns(passed=passed))
-        assert (report.results[0].passed, report.results[0].error) == (None, None)
+    def test_null_is_unknown(self, ask: Any, passed: str) -> None:
+        row = ask(columns(passed=passed))
+        assert (row.passed, row.error) == (None, None)
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
@@ -315,12 +324,12 @@ class TestSqlCheck:
         ],
     )
     def test_another_type_is_an_evaluator_error(
-        self, make_episode: Any, column: str, value: str, message: str
+        self, ask: Any, column: str, value: str, message: str
     ) -> None:
-        report = judge_sql([make_episode()], columns(**{column: value}))
-        assert report.results[0].passed is None
-        assert report.results[0].error is not None
-        assert message in report.results[0].error
+        row = ask(columns(**{column: value}))
+        assert row.passed is None
+        assert row.error is not None
+        assert message in row.error
 
     @pytest.mark.parametrize("column", ["episode_id", "passed", "reason", "evidence"])
     def test_a_missing_column_is_an_error_of_every_episode(
@@ -335,15 +344,15 @@ class TestSqlCheck:
                 f"ValueError: the query must return one column '{column}', and it returns "
             )
 
-    def test_a_column_twice_is_an_error(self, make_episode: Any) -> None:
+    def test_a_column_twice_is_an_error(self, ask: Any) -> None:
         query = f"SELECT *, NOT passed AS passed FROM ({ONE_ROW})"
-        report = judge_sql([make_episode()], query)
-        assert report.results[0].passed is None
-        assert "must return one column 'passed'" in str(report.results[0].error)
+        row = ask(query)
+        assert row.passed is None
+        assert "must return one column 'passed'" in str(row.error)
 
-    def test_further_columns_are_ignored(self, make_episode: Any) -> None:
-        report = judge_sql([make_episode()], f"SELECT 1 AS more, * FROM ({ONE_ROW})")
-        assert report.results[0].passed is True
+    def test_further_columns_are_ignored(self, ask: Any) -> None:
+        row = ask(f"SELECT 1 AS more, * FROM ({ONE_ROW})")
+        assert row.passed is True
 
     @pytest.mark.parametrize(
         ("value", "evidence"),
@@ -358,15 +367,13 @@ class TestSqlCheck:
             ("{'h': 170141183460469231731687303715884105727::HUGEINT}", {"h": 2**127 - 1}),
         ],
     )
-    def test_evidence_of_each_kind(
-        self, make_episode: Any, value: str, evidence: dict[str, Any]
-    ) -> None:
-        report = judge_sql([make_episode()], columns(evidence=value))
-        assert report.results[0].error is None
-        assert report.results[0].evidence == evidence
+    def test_evidence_of_each_kind(self, ask: Any, value: str, evidence: dict[str, Any]) -> None:
+        row = ask(columns(evidence=value))
+        assert row.error is None
+        assert row.evidence == evidence
 
-    def test_a_null_reason_is_empty(self, make_episode: Any) -> None:
-        assert judge_sql([make_episode()], columns(reason="NULL")).results[0].reason == ""
+    def test_a_null_reason_is_empty(self, ask: Any) -> None:
+        assert ask(columns(reason="NULL")).reason == ""
 
     @pytest.mark.parametrize(
         ("query", "message"),
@@ -441,13 +448,11 @@ class TestSqlCheck:
             ("py", False),
         ]
 
-    def test_evidence_with_a_reference_to_a_large_array_stays_tagged(
-        self, make_episode: Any
-    ) -> None:
+    def test_evidence_with_a_reference_to_a_large_array_stays_tagged(self, ask: Any) -> None:
         tag = """{"$envbench": "array", "dtype": "|u1", "shape": [3], "sha256": "00"}"""
-        report = judge_sql([make_episode()], columns(evidence=f"""'{{"a": {tag}}}'"""))
-        assert report.results[0].error is None
-        assert report.results[0].evidence["a"]["sha256"] == "00"
+        row = ask(columns(evidence=f"""'{{"a": {tag}}}'"""))
+        assert row.error is None
+        assert row.evidence["a"]["sha256"] == "00"
 
 
 def judge(episode: EpisodeEvidence, fn: Any) -> Report:
