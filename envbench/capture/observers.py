@@ -87,7 +87,8 @@ class SQLiteObserver:
     def row_keys(self) -> dict[str, str]:
         """The key column of each table with a primary key of one column: `{"/vendors": "id"}`.
 
-        The database must exist. A composite key has no single column and is left out.
+        It is read now, so the database must exist: where the factory makes it, make the tables
+        before, or name the keys by hand. A composite key has no single column and is left out.
         """
         return self._read(self._row_keys)
 

@@ -23,7 +23,8 @@ def render_episode(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
     title = f", {outcome.trial.title}" if outcome.trial.title else ""
     yield (
         f"<details><summary><b>Version {outcome.version}, seed {outcome.seed}{text(title)}</b> "
-        f"{pill(outcome.decision.decision)}</summary>"
+        f"{pill(outcome.decision.decision)} "
+        f'<span class="why">{text(_why(outcome))}</span></summary>'
         # The anchor is inside, so that a link to it opens the details.
         f'<div class="body" id="{attribute(outcome.name)}">'
     )
@@ -35,6 +36,16 @@ def render_episode(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
     for moment in moments:
         yield from moment.render(outcome.name)
     yield "</div></details>"
+
+
+def _why(outcome: Outcome) -> str:
+    """What the decision rests on, in a line: what failed, else what is not known."""
+    results = outcome.report.results
+    for wanted in (False, None):
+        for result in results:
+            if result.passed is wanted:
+                return result.error or result.reason
+    return next(iter(outcome.episode.coverage_issues), "")
 
 
 def _facts(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
@@ -69,7 +80,7 @@ def _facts(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
 
 def _checks(outcome: Outcome) -> Iterator[str]:
     yield (
-        '<div class="scroll" role="region" aria-label="Checks" tabindex="0"><table>'
+        '<div class="scroll" role="group" aria-label="Checks" tabindex="0"><table>'
         '<caption>Checks</caption><thead><tr><th scope="col">Check</th>'
         '<th scope="col">Verdict</th><th scope="col">Reason</th></tr></thead><tbody>'
     )
@@ -134,7 +145,7 @@ class _Moment:
             number += " while the ledger was filled"
         yield (
             f'<details class="inner audit"{state}><summary>{number}</summary>'
-            f'<div class="body scroll" role="region" aria-label="{number}" tabindex="0"><table>'
+            f'<div class="body scroll" role="group" aria-label="{number}" tabindex="0"><table>'
             '<thead><tr><th scope="col">What</th><th scope="col">Table</th>'
             '<th scope="col">Key</th><th scope="col">Values</th></tr></thead><tbody>'
         )
@@ -255,7 +266,7 @@ def _step_lines(step: Step) -> Iterator[str]:
 def _scrolling(label: str, table: str) -> str:
     """A table that scrolls in its own region where the window is narrow."""
     return (
-        f'<div class="scroll" role="region" aria-label="{attribute(label)}" tabindex="0">'
+        f'<div class="scroll" role="group" aria-label="{attribute(label)}" tabindex="0">'
         f"{table}</div>"
     )
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from envbench.evidence.portable import canonical
 from envbench.ledger.scenarios import SEEDS, VERSIONS, all_trials
 
-__all__ = ["MANIFEST", "PROTOCOL_SCHEMA", "prepare", "write_json", "write_manifest"]
+__all__ = ["MANIFEST", "PROTOCOL_SCHEMA", "STORE", "prepare", "write_json", "write_manifest"]
 
 MANIFEST = "SHA256SUMS"
+STORE = "evidence.duckdb"
 PROTOCOL_SCHEMA = "envbench.ledger-protocol/v1"
 SUBFOLDERS = ("databases", "episodes", "reports")
 
@@ -63,6 +64,10 @@ def _clear(folder: Path, *, force: bool) -> None:
         ):
             msg = f"{folder / name} is not a folder of a run; choose another --output-dir"
             raise FileExistsError(msg)
+    spill = folder / f"{STORE}.spill"
+    if _exists(spill):
+        msg = f"{spill} holds episodes that a run could not write; move it, or delete it yourself"
+        raise FileExistsError(msg)
     present = [folder / name for name in _names() if _exists(folder / name)]
     if present and not _is_of_a_run(folder):
         msg = (
@@ -82,7 +87,7 @@ def _clear(folder: Path, *, force: bool) -> None:
 def _names() -> Iterable[str]:
     """The name of every file that a run may write."""
     yield from ("policy.json", "protocol.json", "outcomes.json", "outcomes.html", MANIFEST)
-    yield from ("evidence.duckdb", "evidence.duckdb.wal")
+    yield from (STORE, f"{STORE}.wal")
     for _, trial in all_trials():
         for version in VERSIONS:
             for seed in SEEDS:

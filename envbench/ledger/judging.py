@@ -101,7 +101,8 @@ def last_posting_is_right(episode: EpisodeEvidence) -> OutcomeVerdict:
     if state is None:
         return OutcomeVerdict(None, "The last state was not observed", {})
     asked = episode.case.input
-    row = max(state.get("invoice_rows", []), key=lambda row: row["row_id"], default={})
+    rows: list[dict[str, Any]] = state.get("invoice_rows", [])
+    row = max(rows, key=lambda row: row["row_id"], default={})
     wanted = ("invoice_id", "vendor_id", "amount_cents")
     right = all(row.get(column) == asked[column] for column in wanted)
     return OutcomeVerdict(

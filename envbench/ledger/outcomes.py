@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Outcome:
     episode: EpisodeEvidence = field(repr=False)
     report: Report = field(repr=False)
     decision: Decision = field(repr=False)
-    simpler: dict[str, str]
+    simpler: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class Outcome:
             "findings": [finding.message for finding in self.decision.findings],
             "coverage_issues": self.episode.coverage_issues,
             "first_and_last_state_equal": self.same_ends,
-            "simpler_policies": self.simpler,
+            "simpler_policies": dict(self.simpler),
             "answer": self.episode.output,
             "episode_id": self.episode.episode_id,
             "previous": self.episode.data["provenance"]["previous"],
@@ -191,7 +191,9 @@ class Outcomes:
         """A summary for a person: readable in 80 columns, with or without colour."""
         console = console or Console()
         console.print(self._decisions())
+        console.print()
         console.print(self._simpler_policies())
+        console.print()
         for outcome in self.outcomes:
             for surprise in outcome.surprises:
                 console.print(
@@ -204,7 +206,8 @@ class Outcomes:
                 style="bold green" if self.ok else "bold red",
             )
         )
-        console.print(Text(f"Everything is in {self.folder}; open outcomes.html there."))
+        # Not wrapped: a path in two pieces cannot be copied.
+        console.print(Text(f"Open {self.folder / 'outcomes.html'}"), soft_wrap=True)
 
     def _decisions(self) -> Table:
         table = Table(title="Decisions by version of the ledger", title_justify="left", box=None)

@@ -15,7 +15,7 @@ from envbench.capture.observers import SQLiteObserver
 from envbench.checks import evaluate_episode
 from envbench.evidence import EpisodeEvidence
 from envbench.ledger.environment import LedgerEnv, create_ledger
-from envbench.ledger.folder import PROTOCOL_SCHEMA, prepare, write_json, write_manifest
+from envbench.ledger.folder import PROTOCOL_SCHEMA, STORE, prepare, write_json, write_manifest
 from envbench.ledger.judging import CHECKS, POLICY, SIMPLER_POLICIES
 from envbench.ledger.outcomes import Outcome, Outcomes
 from envbench.ledger.page import render_page
@@ -58,7 +58,7 @@ def run(
     # The protocol first: it is what shows that everything else in the folder is a run's.
     write_json(folder / "protocol.json", _protocol())
     write_json(folder / "policy.json", POLICY.to_dict())
-    with connect(folder / "evidence.duckdb") as store, _reporting(progress) as report_progress:
+    with connect(folder / STORE) as store, _reporting(progress) as report_progress:
         outcomes = Outcomes(tuple(_run_all(folder, store, report_progress)), folder)
     write_json(folder / "outcomes.json", outcomes.to_dict())
     (folder / "outcomes.html").write_text(render_page(outcomes), encoding="utf-8", newline="\n")

@@ -88,6 +88,15 @@ def test_a_link_in_place_of_a_subfolder_is_not_followed(tmp_path: Path) -> None:
     assert files(elsewhere) == ["v1-correct-seed17.sqlite"]
 
 
+def test_episodes_that_a_run_could_not_write_are_not_thrown_away(tmp_path: Path) -> None:
+    a_run(tmp_path)
+    (tmp_path / "evidence.duckdb.spill").mkdir()
+    before = files(tmp_path)
+    with pytest.raises(FileExistsError, match=r"evidence\.duckdb\.spill holds episodes"):
+        prepare(tmp_path, force=True)
+    assert files(tmp_path) == before
+
+
 def test_a_file_and_a_folder_in_the_way_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(NotADirectoryError, match="file is not a folder"):

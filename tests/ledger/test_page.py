@@ -115,6 +115,13 @@ def test_every_step_of_every_episode_is_there(page: Page, outcomes: Outcomes) ->
     assert page.said.count("shows alteration, not authorship") == 44 + 1
 
 
+def test_an_episode_says_why_before_it_is_opened(page: Page) -> None:
+    said = page.said
+    assert "Version 2, seed 17 reject The invoice has 2 rows, not one Agent" in said
+    assert "without the audit indeterminate There is no audit: a change undone" in said
+    assert "first attempt indeterminate step at step 1: AnswerLost: the connection closed" in said
+
+
 def test_what_simpler_policies_get_wrong_is_listed(page: Page) -> None:
     assert "26 of 44 judged wrong by the answer's text only" in page.said
     assert "22 of 44 judged wrong by the last posting only" in page.said
