@@ -1,0 +1,452 @@
+"""The history of an episode's state: every change, and whether and when it was undone.
+
+States are seen one after another in canonical form. The text of a part of the state that did not
+change is only compared; of a table whose text did, the rows that are new or gone are found by set
+difference of their texts, and only those are parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from envbench.changes.diff import (
+    ABSENT,
+    Difference,
+    KeyBroken,
+    Value,
+    compare,
+    compare_objects,
+    digest_of,
+    normal,
+    value_at,
+)
+from envbench.changes.paths import Path, RowKey, key_value, pointer
+from envbench.changes.tables import Keys, is_object
+from envbench.evidence.portable import Json, canonical, parse
+
+Sections = Mapping[str, bytes]
+"""A state as the canonical JSON of each of its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """At a step, a path's value went from one to another.
+
+    Attributes:
+        step: the step after which the new value was first seen; 0 is the reset, and one more than
+            the last step is the end.
+        since: the last step at which the old value was seen; `step` - 1 but for states unseen.
+        path: where, as a JSON Pointer with ``key=value`` segments for rows.
+        op: ``add``, ``remove`` or ``edit``.
+        before: the old value as portable JSON, `ABSENT` for none.
+        after: the new value.
+        restored_at: the first later step at which the old value was there again, else None.
+        restored_after: the last step before that at which it was seen to be different.
+        to_initial: whether the restored value was the initial one; None unless restored.
+    """
+
+    step: int
+    since: int
+    path: str
+    op: str
+    before: Value
+    after: Value
+    restored_at: int | None = None
+    restored_after: int | None = None
+    to_initial: bool | None = None
+
+
+class History:
+    """Derives the changes of one episode from its states, seen in order.
+
+    Args:
+        row_keys: the keys of tables that the caller names, by the pattern of their path.
+
+    Attributes:
+        keys: the keys in use, and what is to be said of them.
+        lost: whether a key broke after `forget`, so that only all states anew can tell.
+    """
+
+    def __init__(self, row_keys: Mapping[str, str] | None = None) -> None:
+        self.keys = Keys(dict(row_keys or {}))
+        self.lost = False
+        self._seen: list[tuple[int, Sections]] | None = []
+        self._begin()
+
+    def see(self, step: int, state: Sections) -> None:
+        """See the state after a step; steps come in order, those without a state are left out."""
+        if self.lost:
+            return
+        if self._seen is not None:
+            self._seen.append((step, state))
+        try:
+            self._see(step, state)
+        except KeyBroken as broken:
+            self.keys.demote(broken.path, step, broken.reason)
+            if self._seen is None:
+                self.lost = True
+            else:
+                self._see_again()
+
+    def forget(self) -> None:
+        """Keep no states; a key that breaks later makes the history `lost`."""
+        self._seen = None
+
+    def changes(self) -> list[Change]:
+        """Every change so far, in order of steps, then paths."""
+        return [entry.change() for entry in self._entries]
+
+    def _begin(self) -> None:
+        self._last: int | None = None
+        self._initial: dict[str, _Part] = {}
+        self._parts: dict[str, _Part] = {}
+        self._entries: list[_Entry] = []
+        self._waiting: dict[Path, dict[bytes | None, list[_Entry]]] = {}
+        # the paths that wait, by each path above them
+        self._waiting_below: dict[Path, set[Path]] = {}
+
+    def _see_again(self) -> None:
+        """Start over, with the keys that are left, until none of them breaks."""
+        assert self._seen is not None
+        while True:
+            self._begin()
+            try:
+                for step, state in self._seen:
+                    self._see(step, state)
+            except KeyBroken as broken:
+                self.keys.demote(broken.path, step, broken.reason)
+            else:
+                return
+
+    def _see(self, step: int, state: Sections) -> None:
+        if self._last is None:
+            self._parts = {name: _Part(text) for name, text in state.items()}
+            self.keys.choose({name: part.value for name, part in self._parts.items()})
+            for name, part in self._parts.items():
+                part.index((name,), self.keys)
+            self._initial = {name: part.copy() for name, part in self._parts.items()}
+        else:
+            differences = self._differences(state)
+            if differences:
+                self._record(step, differences)
+        self._last = step
+
+    def _differences(self, state: Sections) -> list[Difference]:
+        """What differs from the state before; the parts become those of the new state."""
+        found: list[Difference] = []
+        parts = {}
+        for name, text in state.items():
+            old = self._parts.get(name)
+            if old is not None and old.text == text:
+                parts[name] = old
+                continue
+            new = parts[name] = _Part(text)
+            if old is None:
+                self.keys.choose({name: new.value})
+                new.index((name,), self.keys)
+                found.append(Difference((name,), ABSENT, new.value))
+            else:
+                found += _differences_of((name,), old, new, self.keys)
+        for name, old in self._parts.items():
+            if name not in state:
+                found.append(Difference((name,), old.value, ABSENT))
+        self._parts = parts
+        return found
+
+    def _record(self, step: int, differences: list[Difference]) -> None:
+        assert self._last is not None
+        differences.sort(key=lambda difference: pointer(difference.path))
+        entries = [_Entry(step, self._last, difference) for difference in differences]
+        for difference in differences:
+            self._restore(step, difference)
+        for entry in entries:
+            self._wait(entry)
+        self._entries += entries
+
+    def _wait(self, entry: _Entry) -> None:
+        path = entry.difference.path
+        waiting = self._waiting.get(path)
+        if waiting is None:
+            waiting = self._waiting[path] = {}
+            for length in range(1, len(path)):
+                self._waiting_below.setdefault(path[:length], set()).add(path)
+        waiting.setdefault(entry.waits_for, []).append(entry)
+
+    def _restore(self, step: int, difference: Difference) -> None:
+        """Find the changes that are undone because this path has another value now."""
+        path = difference.path
+        if path in self._waiting:
+            self._settle(step, path, difference.after)
+        for length in range(1, len(path)):  # what stands above it has changed as a whole
+            if path[:length] in self._waiting:
+                self._settle(step, path[:length], self._value(path[:length]))
+        for at in list(self._waiting_below.get(path, ())):  # it came or went with all below it
+            self._settle(step, at, self._value(at))
+
+    def _settle(self, step: int, path: Path, value: Value) -> None:
+        """Mark the changes at a path that waited for the value it has now."""
+        waiting = self._waiting[path]
+        text = _text(value)
+        for entry in waiting.pop(text, ()):
+            entry.restored_at = step
+            entry.restored_after = self._last
+            entry.to_initial = text == _text(_value_in(self._initial, path))
+        if not waiting:
+            del self._waiting[path]
+            for length in range(1, len(path)):
+                self._waiting_below[path[:length]].discard(path)
+
+    def _value(self, path: Path) -> Value:
+        return _value_in(self._parts, path)
+
+
+def sections_of(state: Json) -> dict[str, bytes]:
+    """A parsed state as `History.see` takes it."""
+    return {name: canonical(value) for name, value in state.items()}
+
+
+def derive(
+    states: Iterable[tuple[int, Sections]], row_keys: Mapping[str, str] | None = None
+) -> History:
+    """The history of states given as (step, sections) in order."""
+    history = History(row_keys)
+    for step, state in states:
+        history.see(step, state)
+    return history
+
+
+def diff(
+    before: dict[str, Json], after: dict[str, Json], *, row_keys: Mapping[str, str] | None = None
+) -> list[Change]:
+    """The changes from one state to another.
+
+    Args:
+        before: a state as portable JSON.
+        after: the later state.
+        row_keys: the keys of tables, by the JSON Pointer of the table; by default they are chosen
+            from the names of columns.
+
+    Returns:
+        One change for each path whose value differs, in order of paths; `step` is 1 and `since` 0.
+
+    Raises:
+        TypeError: when a state is no dict.
+        ValueError: when a state is not portable JSON.
+
+    Example:
+        >>> rows = [{"id": 1, "paid": False}, {"id": 2, "paid": False}]
+        >>> after = [{"id": 2, "paid": False}, {"id": 1, "paid": True}]
+        >>> [(c.path, c.before, c.after) for c in diff({"invoices": rows}, {"invoices": after})]
+        [('/invoices/id=1/paid', False, True)]
+    """
+    for name, state in (("before", before), ("after", after)):
+        if not isinstance(state, dict):
+            raise TypeError(f"{name} must be a dict, not {type(state).__name__}")
+    return derive([(0, sections_of(before)), (1, sections_of(after))], row_keys).changes()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A change that may yet be restored."""
+
+    step: int
+    since: int
+    difference: Difference
+    waits_for: bytes | None = field(init=False)
+    restored_at: int | None = None
+    restored_after: int | None = None
+    to_initial: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.waits_for = _text(self.difference.before)
+
+    def change(self) -> Change:
+        return Change(
+            step=self.step,
+            since=self.since,
+            path=pointer(self.difference.path),
+            op=self.difference.op,
+            before=self.difference.before,
+            after=self.difference.after,
+            restored_at=self.restored_at,
+            restored_after=self.restored_after,
+            to_initial=self.to_initial,
+        )
+
+
+class _Part:
+    """One member of a state: its text, and what was made of it so far.
+
+    Attributes:
+        text: canonical JSON.
+        rows: of a table whose rows could be told apart in the text, the texts of all its rows.
+        by_key: of such a table with a key, the text of each row by the value of its key. It is
+            handed on from state to state, and true of the latest.
+    """
+
+    __slots__ = ("_value", "by_key", "rows", "text")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.rows: set[bytes] | None = None
+        self.by_key: dict[bytes, bytes] | None = None
+        self._value: Any = _UNPARSED
+
+    @property
+    def value(self) -> Json:
+        """The parsed value."""
+        if self._value is _UNPARSED:
+            self._value = parse(self.text)
+        return self._value
+
+    def copy(self) -> _Part:
+        """The same member, whose index stays as it is."""
+        part = _Part(self.text)
+        part.by_key = None if self.by_key is None else dict(self.by_key)
+        part._value = self._value
+        return part
+
+    def index(self, path: Path, keys: Keys) -> None:
+        """Tell the rows of a table apart, when its text allows it."""
+        pieces = _split(self.text)
+        if pieces is None or len(pieces) != len(self.value):
+            return
+        rows = set(pieces)
+        if len(rows) != len(pieces):
+            return
+        key = keys.of(path)
+        if key is not None:
+            by_key = {}
+            for piece, row in zip(pieces, self.value, strict=True):
+                value = key_value(row.get(key))
+                if value is None or value in by_key:
+                    return
+                by_key[value] = piece
+            self.by_key = by_key
+        self.rows = rows
+
+
+_UNPARSED = object()
+
+
+def _differences_of(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Difference]:
+    """The differences of one member of the state."""
+    pieces = None if old.rows is None else _split(new.text)
+    if pieces is not None:
+        found = _row_differences(path, old, new, pieces, keys)
+        if found is not None:
+            return found
+    keys.choose(_nest(path, new.value))
+    found = compare(old.value, new.value, keys, path)
+    new.index(path, keys)
+    return found
+
+
+def _row_differences(
+    path: Path, old: _Part, new: _Part, pieces: list[bytes], keys: Keys
+) -> list[Difference] | None:
+    """The differences of a table by the texts of its rows, or None when these do not tell.
+
+    A split inside a row's text or a nested list leaves a piece that is no object, and such a piece
+    is not among the old ones, so that parsing the new ones is proof enough.
+    """
+    assert old.rows is not None
+    rows = set(pieces)
+    if len(rows) != len(pieces):
+        return None
+    try:
+        gone = [(piece, _row(piece)) for piece in old.rows - rows]
+        come = [(piece, _row(piece)) for piece in rows - old.rows]
+    except ValueError:
+        return None
+    keys.choose(_nest(path, [row for _, row in come]))
+    key = keys.of(path)
+    if key is None:
+        new.rows = rows
+        return [
+            *(
+                Difference((*path, digest_of(row)), {"row": row, "count": 1}, ABSENT)
+                for _, row in gone
+            ),
+            *(
+                Difference((*path, digest_of(row)), ABSENT, {"row": row, "count": 1})
+                for _, row in come
+            ),
+        ]
+    found = _keyed_differences(path, old, gone, come, key, keys)
+    new.rows, new.by_key = rows, old.by_key
+    return found
+
+
+def _keyed_differences(
+    path: Path,
+    old: _Part,
+    gone: list[tuple[bytes, Json]],
+    come: list[tuple[bytes, Json]],
+    key: str,
+    keys: Keys,
+) -> list[Difference]:
+    by_key = old.by_key
+    assert by_key is not None
+    before = {key_value(row[key]): row for _, row in gone}
+    after: dict[bytes, tuple[bytes, Json]] = {}
+    for piece, row in come:
+        value = key_value(row.get(key))
+        if value is None:
+            raise KeyBroken(path, "is null or missing in a row")
+        if value in after or (value in by_key and value not in before):
+            raise KeyBroken(path, f"is {value.decode()} in two rows")
+        after[value] = (piece, row)
+    found: list[Difference] = []
+    for value, row in before.items():
+        assert value is not None
+        if value not in after:
+            del by_key[value]
+            found.append(Difference((*path, RowKey(key, value)), row, ABSENT))
+    for value, (piece, row) in after.items():
+        at: Path = (*path, RowKey(key, value))
+        by_key[value] = piece
+        if value in before:
+            compare_objects(before[value], row, keys, at, found.append)
+        else:
+            found.append(Difference(at, ABSENT, row))
+    return found
+
+
+def _split(text: bytes) -> list[bytes] | None:
+    """What stands between the braces of a table's rows, if the text could be a table's."""
+    if text[:2] != b"[{" or text[-2:] != b"}]":
+        return None
+    return text[2:-2].split(b"},{")
+
+
+def _row(piece: bytes) -> Json:
+    row = parse(b"{%b}" % piece)
+    if not is_object(row):
+        raise ValueError("a tagged value, not a row")
+    return row
+
+
+def _nest(path: Path, value: Json) -> Json:
+    """A state that holds nothing but a value at a path of members."""
+    for segment in reversed(path):
+        value = {segment: value}
+    return value
+
+
+def _value_in(parts: Mapping[str, _Part], path: Path) -> Value:
+    name, *rest = path
+    part = parts.get(name)  # type: ignore[arg-type]
+    if part is None:
+        return ABSENT
+    if rest and part.by_key is not None and isinstance(rest[0], RowKey):
+        piece = part.by_key.get(rest[0].value)
+        return ABSENT if piece is None else value_at(_row(piece), tuple(rest[1:]))
+    return value_at(part.value, tuple(rest))
+
+
+def _text(value: Value) -> bytes | None:
+    """The form under which two values are the same; None for `ABSENT`."""
+    return None if value is ABSENT else normal(value)
