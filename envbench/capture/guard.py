@@ -15,11 +15,12 @@ hostile agent needs a process of its own.
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dis import opmap
 from functools import partial
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -254,13 +255,17 @@ def _running_frames() -> set[FrameType]:
 
 
 def _empty(frame: FrameType) -> None:
-    # a generator may be suspended: to clear its frame would close it
-    if not frame.f_code.co_flags & _SUSPENDABLE:
+    if not _is_suspended(frame):  # a generator that goes on: to clear its frame would close it
         with suppress(RuntimeError):  # it runs on another thread
             frame.clear()
 
 
-_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+def _is_suspended(frame: FrameType) -> bool:
+    """Whether the frame is of a generator that waits at a `yield`."""
+    code, last = frame.f_code, frame.f_lasti
+    if not code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
+        return False
+    return last < 0 or code.co_code[last] == opmap["YIELD_VALUE"]
 
 
 def _trim(error: BaseException) -> None:
