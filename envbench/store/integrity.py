@@ -21,9 +21,13 @@ from envbench.evidence.digest import seal, state_hash
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import Source
 from envbench.store import reading, writing
-from envbench.store.connection import install, settings
 from envbench.store.errors import StoreError
-from envbench.store.untrusted import our_columns, table_definitions, view_definitions
+from envbench.store.untrusted import (
+    our_columns,
+    our_definitions,
+    table_definitions,
+    view_definitions,
+)
 
 if TYPE_CHECKING:
     from envbench.store.store import Store
@@ -193,6 +197,11 @@ class _Look:
     ) -> None:
         self.problems[Problem(episode_id, table, step, message)] = None
 
+    def note(
+        self, table: str, message: str, episode_id: str | None = None, step: int | None = None
+    ) -> None:
+        self.notes.append(Problem(episode_id, table, step, message))
+
     def query(self, query: str) -> list[tuple[Any, ...]]:
         return self.snapshot.execute(query).fetchall()
 
@@ -206,16 +215,16 @@ class _Look:
         ):
             self.add("", f"the file defines a function {name!r}, which may answer for DuckDB's own")
         ((database,),) = self.query("SELECT current_database()")
-        with duckdb.connect(":memory:", config=settings()) as fresh:
-            install(fresh)
-            for kind, definitions in (("table", table_definitions), ("view", view_definitions)):
-                ours = definitions(fresh, "memory")
-                found = definitions(self.snapshot, database)
-                for name, definition in ours.items():
-                    if name not in found:
-                        self.add(name, f"the {kind} is gone")
-                    elif found[name] != definition:
-                        self.add(name, f"the {kind} is not defined as in a store")
+        tables, views = our_definitions()
+        for kind, ours, found in (
+            ("table", tables, table_definitions(self.snapshot, database)),
+            ("view", views, view_definitions(self.snapshot, database)),
+        ):
+            for name, definition in ours.items():
+                if name not in found:
+                    self.add(name, f"the {kind} is gone")
+                elif found[name] != definition:
+                    self.add(name, f"the {kind} is not defined as in a store")
 
     def at_identities(self) -> None:
         counts = self.query("SELECT episode_id, count(*) FROM episodes GROUP BY ALL ORDER BY 1")
@@ -230,9 +239,7 @@ class _Look:
             if episode_id in self.sealed or count > 1:
                 self.add("open_episodes", "a sealed episode is not open", episode_id)
             else:
-                self.notes.append(
-                    Problem(episode_id, "open_episodes", None, "not sealed: still being recorded")
-                )
+                self.note("open_episodes", "not sealed: still being recorded", episode_id)
         for version, count in self.query("SELECT any_value(version), count(*) FROM schema_info"):
             if count != 1 or version is None:
                 self.add("schema_info", "it does not have its one row")
@@ -304,6 +311,18 @@ class _Look:
             if not (rows == distinct == n_steps and (not rows or (least, most) == (1, n_steps))):
                 self._name_steps(episode_id, n_steps)
 
+        for episode_id, step_index in self.query(
+            """
+            SELECT episode_id, step_index FROM steps SEMI JOIN episodes USING (episode_id)
+            WHERE info IS NULL AND (observation IS NOT NULL OR reward IS NOT NULL
+                OR terminated IS NOT NULL OR truncated IS NOT NULL)
+            ORDER BY ALL
+            """
+        ):
+            # the digest of a step without a transition does not look at these
+            message = "a step without an info returned nothing, and has a return"
+            self.add("steps", message, episode_id, step_index)
+
     def _name_steps(self, episode_id: str, n_steps: int) -> None:
         query = "SELECT step_index FROM steps WHERE episode_id = ? ORDER BY 1"
         found = [index for (index,) in self.snapshot.execute(query, [episode_id]).fetchall()]
@@ -322,7 +341,7 @@ class _Look:
     def at_states(self) -> None:
         for episode_id, digest, first, first_step, count in self.query(_STATES_THAT_DO_NOT_FIT):
             if first is None:
-                self.add("states", f"no step has the state {digest}", episode_id, first_step)
+                self.note("states", f"no step has the state {digest}", episode_id, first_step)
             elif count is None:
                 self.add("states", f"the state {digest} is missing", episode_id, first)
             elif count > 1:
@@ -380,7 +399,7 @@ class _Look:
             except (ValueError, MemoryError, OverflowError) as error:
                 self.add("blobs", f"the array {digest}: {error}", episode_id, step)
             if key not in referred and key not in pictures:
-                self.add("blobs", f"nothing refers to the array {digest}", episode_id)
+                self.note("blobs", f"nothing refers to the array {digest}", episode_id)
         shown = {(episode, digest) for episode, digest in pictures if digest is not None}
         for episode_id, digest in [*referred, *sorted(shown - set(referred))]:
             count = seen.get((episode_id, digest), 0)
@@ -444,6 +463,7 @@ class _Look:
             row = dict(zip(_RESULT, values, strict=True))
             row["evidence"] = _json(row["evidence"])
             results.setdefault(report_id, []).append(row)
+        digests = dict(self.query("SELECT episode_id, digest FROM episodes"))
         known: set[str] = set()
         for report_id, name, created_at, checks, lock, episodes, digest in self.query(
             "SELECT report_id, name, created_at, checks, lock, episodes, digest FROM reports"
@@ -471,6 +491,7 @@ class _Look:
                     f"report {report_id} ({name}) does not fit its digest {digest}: it or one of "
                     f"its results was altered",
                 )
+            self._compare_judged(report_id, content["episodes"], digests)
         self.reports = len(known)
         for table in ("check_results", "findings", "decisions"):
             for report_id, count in self.query(
@@ -478,6 +499,17 @@ class _Look:
                 f"GROUP BY ALL ORDER BY 1"
             ):
                 self.add(table, f"{count} rows of report {report_id}, which is not there")
+
+    def _compare_judged(self, report_id: str, episodes: Json, digests: dict[str, str]) -> None:
+        """An episode that was altered and sealed again is not the one that was judged."""
+        for episode in episodes if isinstance(episodes, list) else ():
+            episode_id, digest = episode.get("episode_id"), episode.get("digest")
+            if episode_id not in digests:
+                message = f"report {report_id} judged it, and it is not in this store"
+                self.note("episodes", message, episode_id)
+            elif digests[episode_id] != digest:
+                message = f"it has digest {digests[episode_id]}, and report {report_id} judged one "
+                self.add("episodes", f"{message}with digest {digest}", episode_id)
 
     def at_rows_of_no_episode(self) -> None:
         for table in ("steps", "states", "state_changes", "audit_events", "frames", "blobs"):

@@ -21,8 +21,8 @@ from envbench.store import migrations
 from envbench.store.connection import (
     Connection,
     Target,
+    install,
     resolve,
-    schema_sql,
     settings,
     views_sql,
 )
@@ -102,10 +102,8 @@ def require_our_tables(connection: duckdb.DuckDBPyConnection, database: str, nam
 @cache
 def our_columns() -> dict[str, tuple[str, ...]]:
     """The columns of each table of ours, in order."""
-    return {
-        table: tuple(column for column, _ in columns)
-        for table, (columns, _) in _our_definitions().items()
-    }
+    tables, _ = our_definitions()
+    return {table: tuple(name for name, _ in columns) for table, (columns, _) in tables.items()}
 
 
 # A table as compared: its columns with their types, and DuckDB's own statement that would make it,
@@ -114,13 +112,11 @@ Definition = tuple[tuple[tuple[str, str], ...], str]
 
 
 @cache
-def _our_definitions() -> dict[str, Definition]:
-    connection = duckdb.connect(":memory:", config=settings())
-    try:
-        connection.execute(schema_sql()).fetchall()
-        return table_definitions(connection, "memory")
-    finally:
-        connection.close()
+def our_definitions() -> tuple[dict[str, Definition], dict[str, str]]:
+    """How the tables and the views of a store are defined, by name."""
+    with duckdb.connect(":memory:", config=settings()) as connection:
+        install(connection)
+        return table_definitions(connection, "memory"), view_definitions(connection, "memory")
 
 
 class Queryable(Protocol):
@@ -165,7 +161,7 @@ def _require(found: dict[str, Definition], table: str, name: str) -> None:
     if table not in found:
         raise NotAStore(f"{name} has no table {table} of its own: it is not a store of ours")
     columns, statement = found[table]
-    our_columns, our_statement = _our_definitions()[table]
+    our_columns, our_statement = our_definitions()[0][table]
     for (column, kind), (our_column, our_kind) in zip(columns, our_columns, strict=False):
         if (column, kind) != (our_column, our_kind):
             raise NotAStore(
