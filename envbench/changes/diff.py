@@ -101,7 +101,9 @@ def value_at(state: Value, path: Path) -> Value:
 
 def normal(value: Json) -> bytes:
     """The form in which two values are equal when they are so with their tables unordered."""
-    return canonical(_unordered(value)) if _holds_table(value) else row_text(value)
+    if type(value) in (dict, list) and _holds_table(value):
+        return canonical(_unordered(value))
+    return row_text(value)
 
 
 def row_text(value: Json) -> bytes:

@@ -157,7 +157,8 @@ class History:
 
     def _record(self, step: int, differences: list[Difference]) -> None:
         assert self._last is not None
-        differences.sort(key=lambda difference: pointer(difference.path))
+        if len(differences) > 1:
+            differences.sort(key=lambda difference: pointer(difference.path))
         entries = [_Entry(step, self._last, difference) for difference in differences]
         for difference in differences:
             self._restore(step, difference)
@@ -361,7 +362,8 @@ def _row_differences(
         come = [(piece, _row(piece)) for piece in rows - old.rows]
     except ValueError:
         return None
-    keys.choose(_nest(path, [row for _, row in come]))
+    if any(type(value) in (dict, list) for _, row in come for value in row.values()):
+        keys.choose(_nest(path, [row for _, row in come]))
     key = keys.of(path)
     if key is None:
         new.rows = rows

@@ -8,22 +8,19 @@ key is ``#`` and the first 16 hexadecimal digits of the SHA-256 of its canonical
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from envbench.evidence.portable import Json, canonical, pointer_segment
 
 
-@dataclass(frozen=True, slots=True)
-class RowKey:
+class RowKey(NamedTuple):
     """The segment of a row in a table with a key; `value` is canonical JSON."""
 
     name: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RowDigest:
+class RowDigest(NamedTuple):
     """The segment of a row in a table without a key."""
 
     digest: str
@@ -134,14 +131,11 @@ def _skip_any_number(pattern: tuple[str, ...], positions: set[int]) -> set[int]:
 
 
 def _spell(segment: Segment) -> str:
-    kind = type(segment)
-    if kind is str:
-        return pointer_segment(segment)  # type: ignore[arg-type]
-    if kind is RowKey:
-        return pointer_segment(f"{segment.name}={segment.value.decode()}")  # type: ignore[union-attr]
-    if kind is RowDigest:
-        return f"#{segment.digest}"  # type: ignore[union-attr]
-    return str(segment)
+    if isinstance(segment, str):
+        return pointer_segment(segment)
+    if isinstance(segment, RowKey):
+        return pointer_segment(f"{segment.name}={segment.value.decode()}")
+    return f"#{segment.digest}" if isinstance(segment, RowDigest) else str(segment)
 
 
 def key_value(value: Json) -> bytes | None:
