@@ -230,7 +230,7 @@ class Recorder:
             result = call(action)
         except BaseException as error:
             ended = perf_counter_ns()
-            self.failed = True
+            self.failed = isinstance(error, Exception)
             errors = [self.describe("step", error)]
             self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
             raise
