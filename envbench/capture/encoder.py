@@ -145,20 +145,23 @@ class EpisodeEncoder:
         self._chain = Chain(self._head, self._initial_state)
 
     def _encode_reset(self, result: Any, found: Encoding, part: EpisodePart) -> bytes:
-        errors = []
+        errors = Errors(())
         if type(result) is not tuple or len(result) != 2:
             message = f"reset returned {kind_name(result)}, not (observation, info)"
-            errors.append(contract_error("reset", message, result))
+            errors.add(0, contract_error("reset", message, result))
             result = (result, {})
         observation, info = result
         (text,) = self._observations.encode([observation], found, "/initial/observation")
         if self._observations.outside([observation]):
-            errors.append(outside_error(self._observations))
+            errors.add(0, outside_error(self._observations))
+        if self.header.max_obs_chars is not None:
+            text = _cut(text, self.header.max_obs_chars, "observation", errors, 0)
         if not is_dict(info):
-            errors.append(contract_error("info", f"info is {kind_name(info)}, not a dict", info))
+            errors.add(0, contract_error("info", f"info is {kind_name(info)}, not a dict", info))
             info = None
-        for error in errors:
-            self._add_error(error, 0, part)
+        for _, of_reset in errors.items():
+            for error in of_reset:
+                self._add_error(error, 0, part)
         return join_object({"info": encode(info, found, "/initial/info"), "observation": text})
 
     def _add_error(self, error: dict[str, Any], step: int, part: EpisodePart) -> None:
