@@ -185,6 +185,7 @@ def install(connection: sqlite3.Connection, tables: Iterable[str] | None) -> tup
     """Install the audit on the tables named, or on all; returns the names of all it covers."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        _refuse_taken_names(connection)
         for statement in _statements(_AUDIT_SCHEMA):
             connection.execute(statement)
         covered = {scope.table: scope.number for scope in _scopes(connection)}
@@ -196,6 +197,15 @@ def install(connection: sqlite3.Connection, tables: Iterable[str] | None) -> tup
         raise
     connection.execute("COMMIT")
     return tuple(sorted(covered))
+
+
+def _refuse_taken_names(connection: sqlite3.Connection) -> None:
+    ours = {" ".join(statement.split()) for statement in _statements(_AUDIT_SCHEMA)}
+    for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL"):
+        found = " ".join(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1).split()) + ";"
+        if name in AUDIT_TABLES and found not in ours:
+            msg = f"the database has a {name!r} of its own, and the audit needs that name"
+            raise ValueError(msg)
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -351,15 +361,15 @@ def _record_staged(name: str) -> str:
 def _record(table: Table, op: str, *, before: str | None = None, after: str | None = None) -> str:
     # Not JSON, and not quote(): the one loses BLOBs and integers' types, the other NUL characters.
     rows = ", ".join(
-        f"((SELECT max(event_id) FROM envbench_audit), '{side}', {position},"
-        f" {_literal(column)}, {row}.{quoted(column)})"
+        f"('{side}', {position}, {_literal(column)}, {row}.{quoted(column)})"
         for side, row in (("before", before), ("after", after))
         if row
         for position, column in enumerate(table.columns)
     )
     return (
         f"INSERT INTO envbench_audit (table_name, op) VALUES ({_literal(table.name)}, '{op}');"
-        f"INSERT INTO envbench_audit_values VALUES {rows};"
+        "INSERT INTO envbench_audit_values SELECT (SELECT max(event_id) FROM envbench_audit), v.*"
+        f" FROM (VALUES {rows}) AS v;"
     )
 
 

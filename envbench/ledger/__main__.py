@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, StoreError) as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"stopped; what was recorded until then is in {chosen.output_dir}", file=sys.stderr)
+        return 130
     if chosen.json:
         print(json.dumps(outcomes.to_dict(), indent=2))
     else:

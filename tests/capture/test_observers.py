@@ -485,6 +485,40 @@ def test_a_refused_installation_leaves_the_database_as_it_was(database: Database
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+def test_a_name_that_the_audit_needs_and_the_user_has_is_refused(
+    database: Database, kind: str
+) -> None:
+    columns = "AS SELECT 1 AS event_id" if kind == "VIEW" else "(event_id)"
+    path = database(VENDORS, f"CREATE {kind} envbench_audit_scope {columns}")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="has a 'envbench_audit_scope' of its own"):
+        SQLiteObserver.install_audit(path)
+    assert path.read_bytes() == before
+
+
+def test_a_table_of_a_thousand_columns(database: Database) -> None:
+    columns = ", ".join(f"c{i}" for i in range(1000))
+    path = database(f"CREATE TABLE wide (id INTEGER PRIMARY KEY, {columns})")
+    SQLiteObserver.install_audit(path)
+    observer = SQLiteObserver(path)
+    execute(
+        path, "INSERT INTO wide (id, c999) VALUES (1, 'x')", "REPLACE INTO wide (id) VALUES (1)"
+    )
+    assert ops(observer) == [("insert", 1), ("delete", 1), ("insert", 1)]
+    assert len(observer()["wide"][0]) == 1001
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_database_in_utf16(database: Database, encoding: str) -> None:
+    path = database(f"PRAGMA encoding = '{encoding}'", VENDORS)
+    SQLiteObserver.install_audit(path)
+    observer = SQLiteObserver(path)
+    execute(path, "INSERT INTO vendors VALUES ('é🙂', 'a', 'b')")
+    assert observer()["vendors"][0]["vendor_id"] == "é🙂"
+    assert ops(observer) == [("insert", "é🙂")]
+
+
 def test_the_audit_refuses_to_be_edited(database: Database) -> None:
     path = database(VENDORS)
     SQLiteObserver.install_audit(path)
