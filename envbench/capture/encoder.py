@@ -24,8 +24,9 @@ from envbench.capture.contract import (
 )
 from envbench.capture.recorder import NOTHING, Header, RawEnding, RawPart, RawReset, RawState, Row
 from envbench.capture.steps import Steps, gather_steps
+from envbench.changes.history import History, sections_of
 from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
-from envbench.evidence.portable import canonical
+from envbench.evidence.portable import canonical, parse
 from envbench.evidence.record import EncodedEpisode, StepColumns, reward_json
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import TAG, Cut, Encoding, encode, tag
@@ -51,6 +52,7 @@ class EpisodeEncoder:
         self._errors: list[bytes] = []
         self._issues: list[str] = []
         self._audit: list[tuple[int, AuditEvent]] = []
+        self._history = History(header.row_keys)
         self._seen_states: dict[bytes, str] = {}
         self._known_states: set[str] = set()
         self._known_arrays: set[str] = set()
@@ -84,8 +86,11 @@ class EpisodeEncoder:
         self._issues += raw.issues
         assert self._chain is not None
         self._chain.update(part.columns)
-        if raw.ending is not None:
+        if raw.ending is None:
+            self._history.forget()  # states are kept by the part, not for as long as the episode
+        else:
             part.seal = self._seal(raw.ending, part)
+            part.changes = None if self._history.lost else self._history.changes()
         return part
 
     def _open(self, reset: RawReset | None, part: EpisodePart) -> None:
@@ -191,9 +196,7 @@ class EpisodeEncoder:
             part.audit.append((len(self._audit), kept))
             self._audit.append((step, kept))
 
-    def _encode_steps(
-        self, rows: list[Row], part: EpisodePart
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def _encode_steps(self, rows: list[Row], part: EpisodePart) -> list[tuple[int, dict[str, Any]]]:
         """Encode steps, and return their errors with the steps they belong to."""
         if not rows:
             return []
@@ -279,6 +282,8 @@ class EpisodeEncoder:
         """Hash a state and add it to the part if the episode does not have it yet."""
         if state.body is None:
             return None
+        sections = state.sections
+        self._history.see(step, sections_of(parse(state.body)) if sections is None else sections)
         if state.found is not None:
             self._keep_arrays(state.found.arrays, part)
             errors += _encode_errors(state.found, "/state")
@@ -332,6 +337,7 @@ class EpisodeEncoder:
             self._add_error(error, self._n_attempts, part)
         for codec in (self._actions, self._observations):
             codec.unfaithful = 0
+        row_keys = self._history.row_keys
         audit = b"[%b]" % b",".join(_event_json(step, event) for step, event in self._audit)
         head = {
             **self._head,
@@ -340,9 +346,10 @@ class EpisodeEncoder:
             "duration_ms": canonical(raw.duration_ms),
             "ending": canonical(raw.ending),
             "errors": b"[%b]" % b",".join(self._errors),
-            "issues": canonical(self._issues),
+            "issues": canonical(self._issues + self._history.keys.issues),
             "output": output,
             "reset": canonical(self._reset_times),
+            "row_keys": b"null" if self.header.observer_id is None else canonical(row_keys),
             "termination": canonical({"terminated": raw.terminated, "truncated": raw.truncated}),
             "totals": b'{"reward":%b,"steps":%d}' % (reward_json(self._return), self._n_attempts),
         }

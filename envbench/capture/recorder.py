@@ -21,9 +21,10 @@ from numpy import ndarray
 from envbench.capture.provenance import Provenance
 from envbench.capture.surroundings import Surroundings, unknown_surroundings
 from envbench.evidence.case import EvalCase
-from envbench.evidence.portable import Json
+from envbench.evidence.digest import join_object
+from envbench.evidence.portable import Json, pointer_segment
 from envbench.evidence.record import new_id
-from envbench.evidence.tagged import Encoding, describe_error, encode, keep
+from envbench.evidence.tagged import TAG, Encoding, describe_error, encode, keep
 
 PART_STEPS = 5_000
 """A long episode is handed over every so many steps …"""
@@ -31,20 +32,30 @@ PART_STEPS = 5_000
 PART_BYTES = 16_000_000
 """… or when this much is held, whichever comes first."""
 
+_FEW_MEMBERS = 64
+
 Observe = Callable[[], Mapping[str, Any]]
 Audit = Callable[[], list[dict[str, Any]]]
 
 
 @dataclass(slots=True)
 class RawState:
-    """A state as the observer gave it, encoded at once; `body` is None when none was seen."""
+    """A state as the observer gave it, encoded at once.
+
+    Attributes:
+        body: canonical JSON, None when no state was seen.
+        sections: the canonical JSON of each of its members, where it has few.
+        found: what has no place in the JSON.
+        observe_ns: nanoseconds that the observer took.
+    """
 
     body: bytes | None
+    sections: dict[str, bytes] | None
     found: Encoding | None
     observe_ns: int | None
 
 
-UNSEEN = RawState(None, None, None)
+UNSEEN = RawState(None, None, None, None)
 NOTHING = object()
 
 
@@ -360,7 +371,8 @@ class Recorder:
         if self._audit is not None:
             try:
                 events = [dict(event) for event in self._audit()]
-                self._events += [(self.n_steps, hold(event)) for event in events]
+                step = self.n_steps + (phase == "observe_final")
+                self._events += [(step, hold(event)) for event in events]
             except Exception as error:
                 errors.append(self.describe("audit", error))
             except BaseException as error:
@@ -374,15 +386,27 @@ class Recorder:
             if not isinstance(state, dict):
                 raise TypeError(f"the observer returned {type(state).__name__}, not a dict")
             found = Encoding()
-            body = encode(state, found)
+            body, sections = _encode_state(state, found)
         except Exception as error:
             errors.append(self.describe(phase, error))
-            return RawState(None, None, perf_counter_ns() - started), errors
+            return RawState(None, None, None, perf_counter_ns() - started), errors
         except BaseException as error:
             self.error(phase, error)
             raise
         taken = perf_counter_ns() - started
-        return RawState(body, found if found.problems or found.arrays else None, taken), errors
+        beside = found if found.problems or found.arrays else None
+        return RawState(body, sections, beside, taken), errors
+
+
+def _encode_state(state: dict[Any, Any], found: Encoding) -> tuple[bytes, dict[str, bytes] | None]:
+    """A state as canonical JSON, and member by member where it has few, to find changes faster."""
+    few = type(state) is dict and len(state) <= _FEW_MEMBERS and TAG not in state
+    if not few or not all(type(name) is str and name.isascii() for name in state):
+        return encode(state, found), None
+    sections = {
+        name: encode(value, found, f"/{pointer_segment(name)}") for name, value in state.items()
+    }
+    return join_object(sections), sections
 
 
 def hold(value: Any) -> Any:

@@ -24,6 +24,7 @@ from envbench.changes.diff import (
 )
 from envbench.changes.paths import Path, RowKey, key_value, pointer
 from envbench.changes.tables import Keys, is_object
+from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 
 Sections = Mapping[str, bytes]
@@ -62,14 +63,15 @@ class History:
     """Derives the changes of one episode from its states, seen in order.
 
     Args:
-        row_keys: the keys of tables that the caller names, by the pattern of their path.
+        row_keys: the keys of tables that the caller names, by the pattern of their path; None for
+            a table to be compared as a multiset.
 
     Attributes:
         keys: the keys in use, and what is to be said of them.
-        lost: whether a key broke after `forget`, so that only all states anew can tell.
+        lost: whether a key broke after `forget`: the changes must be derived anew, with these keys.
     """
 
-    def __init__(self, row_keys: Mapping[str, str] | None = None) -> None:
+    def __init__(self, row_keys: Mapping[str, str | None] | None = None) -> None:
         self.keys = Keys(dict(row_keys or {}))
         self.lost = False
         self._seen: list[tuple[int, Sections]] | None = []
@@ -77,18 +79,19 @@ class History:
 
     def see(self, step: int, state: Sections) -> None:
         """See the state after a step; steps come in order, those without a state are left out."""
-        if self.lost:
-            return
         if self._seen is not None:
             self._seen.append((step, state))
         try:
             self._see(step, state)
         except KeyBroken as broken:
             self.keys.demote(broken.path, step, broken.reason)
-            if self._seen is None:
-                self.lost = True
-            else:
-                self._see_again()
+            self.lost = self._seen is None
+            self._see_again(self._seen or [(step, state)])
+
+    @property
+    def row_keys(self) -> dict[str, str | None]:
+        """The keys in use, and those named for tables that were never seen."""
+        return {**self.keys.declared, **self.keys.chosen}
 
     def forget(self) -> None:
         """Keep no states; a key that breaks later makes the history `lost`."""
@@ -107,13 +110,12 @@ class History:
         # the paths that wait, by each path above them
         self._waiting_below: dict[Path, set[Path]] = {}
 
-    def _see_again(self) -> None:
+    def _see_again(self, seen: list[tuple[int, Sections]]) -> None:
         """Start over, with the keys that are left, until none of them breaks."""
-        assert self._seen is not None
         while True:
             self._begin()
             try:
-                for step, state in self._seen:
+                for step, state in seen:
                     self._see(step, state)
             except KeyBroken as broken:
                 self.keys.demote(broken.path, step, broken.reason)
@@ -209,7 +211,7 @@ def sections_of(state: Json) -> dict[str, bytes]:
 
 
 def derive(
-    states: Iterable[tuple[int, Sections]], row_keys: Mapping[str, str] | None = None
+    states: Iterable[tuple[int, Sections]], row_keys: Mapping[str, str | None] | None = None
 ) -> History:
     """The history of states given as (step, sections) in order."""
     history = History(row_keys)
@@ -218,8 +220,22 @@ def derive(
     return history
 
 
+def changes_of(episode: EpisodeEvidence) -> list[Change]:
+    """Every change of an episode's state, in order of steps, then paths."""
+    return history_of(episode).changes()
+
+
+def history_of(episode: EpisodeEvidence) -> History:
+    """The history of an episode, derived from its states under its recorded keys."""
+    states = ((index, sections_of(parse(text))) for index, text in episode.state_texts())
+    return derive(states, episode.data["row_keys"])
+
+
 def diff(
-    before: dict[str, Json], after: dict[str, Json], *, row_keys: Mapping[str, str] | None = None
+    before: dict[str, Json],
+    after: dict[str, Json],
+    *,
+    row_keys: Mapping[str, str | None] | None = None,
 ) -> list[Change]:
     """The changes from one state to another.
 

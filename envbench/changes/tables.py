@@ -35,12 +35,12 @@ class Keys:
     """The keys of an episode's tables, by the pattern of their path.
 
     Attributes:
-        declared: those that the caller named.
+        declared: those that the caller named; None where it wants a multiset.
         chosen: those in use; None for a table that is compared as a multiset.
         issues: sentences on keys that were declared or chosen and do not hold.
     """
 
-    declared: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, str | None] = field(default_factory=dict)
     chosen: dict[str, str | None] = field(default_factory=dict)
     issues: list[str] = field(default_factory=list)
 
@@ -66,9 +66,9 @@ class Keys:
         self.chosen[pattern] = None
 
     def _choose(self, pattern: str, tables: list[list[Json]]) -> str | None:
-        declared = self.declared.get(pattern)
-        if declared is not None:
-            if all(is_key(declared, rows) for rows in tables):
+        if pattern in self.declared:
+            declared = self.declared[pattern]
+            if declared is None or all(is_key(declared, rows) for rows in tables):
                 return declared
             self.issues.append(
                 f"note: {pattern}: the declared key {declared!r} is missing, null or not unique in"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 
 from envbench.evidence.portable import canonical
 from envbench.evidence.record import StepColumns, reward_json
@@ -129,7 +129,7 @@ def join_object(parts: Mapping[str, bytes]) -> bytes:
     return b"{%b}" % b",".join([_key(key) + parts[key] for key in sorted(parts)])
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _key(key: str) -> bytes:
     return canonical(key) + b":"
 

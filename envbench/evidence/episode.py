@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import importlib
 import math
 import os
 import uuid
@@ -189,6 +190,27 @@ class EpisodeEvidence:
         if cleanup is not None and not cleanup["completed"]:
             issues.append("cleanup: closing the environment was not confirmed")
         return list(dict.fromkeys(issues))
+
+    def changes(self) -> list[Any]:
+        """Every change of the state, in order: a list of `envbench.changes.Change`.
+
+        They are derived from the states each time, so that nothing but evidence is believed.
+        """
+        # `changes` stands above this floor and knows it; this is the one call the other way
+        return list(importlib.import_module("envbench.changes").changes_of(self))
+
+    def state_texts(self) -> Iterator[tuple[int, bytes]]:
+        """The canonical JSON of each state that was seen, with its index, as `.states` has them.
+
+        A last state that differs from the one after the last step has the next index.
+        """
+        source = self._source
+        hashes = [source.initial_state, *self._state_hashes()]
+        if source.final_state is not None and source.final_state != hashes[-1]:
+            hashes.append(source.final_state)
+        for index, digest in enumerate(hashes):
+            if digest is not None:
+                yield index, source.state(digest)
 
     @classmethod
     def from_dict(cls, data: dict[str, Json]) -> EpisodeEvidence:

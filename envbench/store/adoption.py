@@ -24,6 +24,7 @@ import duckdb
 from envbench.evidence.digest import Chain
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns, reward_json
+from envbench.store.changes import derive_from_store
 from envbench.store.errors import StoreError, StoreWarning
 from envbench.store.messages import explain, one_line
 from envbench.store.reading import audit_json, read_blocks
@@ -301,6 +302,12 @@ def _seal_interrupted(store: Store, episode_id: str, header: Json) -> Seal:
     if header["capture_steps"] is not True:
         total = None  # the steps were not kept, so nobody knows their sum
         issues.append("interrupted: steps were not kept, so how many there were is not known")
+    if header["observer_id"] is not None:
+        with store.cursor() as cursor:
+            boundary = initial_state, None
+            history = derive_from_store(cursor, episode_id, boundary, header["row_keys"])
+        head["row_keys"] = canonical(history.row_keys)
+        issues += history.keys.issues
     head |= {
         "audit": audit_json(store, episode_id) if audited else b"null",
         "cleanup": canonical(cleanup),

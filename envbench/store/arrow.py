@@ -38,7 +38,7 @@ def column(values: Sequence[Any], kind: Kind) -> pa.Array:
         return _variable(values, _TYPES[kind])
     missing = None in values
     numbers = [0 if value is None else value for value in values] if missing else values
-    content = np.array(numbers, dtype=_DTYPES[kind])
+    content: np.ndarray[Any, Any] = np.array(numbers, dtype=_DTYPES[kind])
     if kind == "boolean":
         content = np.packbits(content, bitorder="little")
     buffers = [_validity(values) if missing else None, pa.py_buffer(content)]

@@ -211,6 +211,17 @@ class Store:
 
         return merging.merge(self, paths)
 
+    def rebuild_changes(self) -> int:
+        """Derive every row of `state_changes` anew from the states, in one transaction.
+
+        Returns:
+            The number of changes.
+        """
+        from envbench.store import writing
+
+        self._settle()
+        return writing.rebuild_changes(self)
+
     def flush(self) -> None:
         """Return when everything handed to the background writer is committed."""
         if self._closed:

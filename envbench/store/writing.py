@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from envbench.changes.history import Change
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns
 from envbench.store import arrow
 from envbench.store.arrow import Kind
+from envbench.store.changes import change_rows, derive_from_store
 from envbench.store.errors import StoreError
 from envbench.store.messages import explain
 
@@ -75,6 +77,8 @@ class EpisodePart:
         opening: the header to leave while the episode is open; only in its first part.
         was_open: whether an earlier part left a header.
         seal: what closes the episode; only in its last part.
+        changes: with the seal, every change of the state; None has them derived from the states
+            that the store holds.
     """
 
     episode_id: str
@@ -86,6 +90,7 @@ class EpisodePart:
     opening: bytes | None = None
     was_open: bool = False
     seal: Seal | None = None
+    changes: list[Change] | None = None
 
 
 Known = set[tuple[Any, ...]]
@@ -113,6 +118,8 @@ def write_parts(
     cursor.execute("BEGIN TRANSACTION").fetchall()
     try:
         for table in _ORDER:
+            if table == "state_changes":  # after the states they may have to be derived from
+                _add_changes(batches, cursor, parts)
             batches.insert(cursor, table)
         if sealed:
             cursor.execute(
@@ -123,6 +130,30 @@ def write_parts(
     except BaseException:
         roll_back(cursor)
         raise
+
+
+def rebuild_changes(store: Store) -> int:
+    """Derive every change in a store anew from the states; see `Store.rebuild_changes`."""
+    with store.cursor() as cursor:
+        query = "SELECT episode_id, initial_state_hash, final_state_hash, row_keys FROM episodes"
+        episodes = cursor.execute(query).fetchall()
+        cursor.execute("BEGIN TRANSACTION").fetchall()
+        try:
+            cursor.execute("DELETE FROM state_changes").fetchall()
+            total = 0
+            for episode_id, initial, final, row_keys in episodes:
+                keys = None if row_keys is None else parse(row_keys)
+                history = derive_from_store(cursor, episode_id, (initial, final), keys)
+                batches = _Batches(set())
+                for row in change_rows(episode_id, history.changes()):
+                    batches.row("state_changes", *row)
+                    total += 1
+                batches.insert(cursor, "state_changes")
+            cursor.execute("COMMIT").fetchall()
+        except BaseException:
+            roll_back(cursor)
+            raise
+    return total
 
 
 def add(store: Store, episode: EpisodeEvidence) -> None:
@@ -300,6 +331,18 @@ _COLUMNS: dict[str, list[tuple[str, Kind]]] = {
         ("step_us", "double"),
         ("observe_us", "double"),
     ],
+    "state_changes": [
+        ("episode_id", "text"),
+        ("step_index", "integer"),
+        ("since", "integer"),
+        ("path", "text"),
+        ("op", "text"),
+        ("before", "json"),
+        ("after", "json"),
+        ("restored_at", "integer"),
+        ("restored_after", "integer"),
+        ("to_initial", "boolean"),
+    ],
     "episodes": [
         ("episode_id", "text"),
         ("run_id", "text"),
@@ -453,6 +496,22 @@ def _add_part(batches: _Batches, part: EpisodePart) -> None:
         batches.row("open_episodes", episode_id, opened, part.opening)
     if part.seal is not None:
         _add_seal(batches, part.seal)
+
+
+def _add_changes(
+    batches: _Batches, cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart]
+) -> None:
+    for part in parts:
+        if part.seal is None:
+            continue
+        changes = part.changes
+        if changes is None:
+            boundary = part.seal.initial_state, part.seal.final_state
+            row_keys = parse(part.seal.head["row_keys"])
+            history = derive_from_store(cursor, part.episode_id, boundary, row_keys)
+            changes = history.changes()
+        for row in change_rows(part.episode_id, changes):
+            batches.row("state_changes", *row)
 
 
 def _add_seal(batches: _Batches, seal: Seal) -> None:
