@@ -144,11 +144,10 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             self._late = 0
         try:
             result = recorder.reset(lambda: self.env.reset(seed=seed, options=options))
-        except Exception:
-            recorder.finish("error")
-            raise
-        except BaseException:
-            recorder.finish("interrupted")
+        except BaseException as error:
+            recorder.finish("error" if isinstance(error, Exception) else "interrupted")
+            if self._at_once:
+                sink.wait()
             raise
         self._surroundings = header.surroundings = self._surroundings.of(self.env)
         self._recorder = recorder
@@ -243,6 +242,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         else:
             recorder.finish("error" if recorder.failed else early)
         self._episodes.clear()
+        if self._at_once:
+            (sink or self._open_sink()).wait()
 
 
 def capture_episodes(
