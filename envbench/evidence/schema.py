@@ -13,7 +13,7 @@ from typing import Any
 
 from envbench.evidence.case import EXPECTS, EvalCase, case_digest
 from envbench.evidence.digest import SCHEMA
-from envbench.evidence.portable import Json, canonical
+from envbench.evidence.portable import MAX_DEPTH, Json, canonical
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import TAG, TAG_BYTES, Encoding, decode, extract_arrays, tag
 
@@ -147,7 +147,7 @@ def _tagged(value: Any, place: str) -> None:
     found = Encoding()
     try:
         plain = extract_arrays(value, found.arrays)
-        again = tag(decode(plain, found.arrays), found)
+        again = tag(decode(plain, found.arrays), found, depth=MAX_DEPTH)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     except (KeyError, TypeError) as error:  # an array without its keys

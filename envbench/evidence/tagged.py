@@ -163,9 +163,9 @@ def encode(value: Any, into: Encoding | None = None, place: str = "") -> bytes:
     return print_canonical(tag(value, into, place))
 
 
-def tag(value: Any, into: Encoding | None = None, place: str = "") -> Json:
+def tag(value: Any, into: Encoding | None = None, place: str = "", depth: int = DEPTH) -> Json:
     """Turn any Python value into portable JSON in tagged form; see `encode`."""
-    return _Tagger(into).tag(value, place, ())
+    return _Tagger(into, depth).tag(value, place, ())
 
 
 def decode(value: Json, arrays: Mapping[str, bytes] | Callable[[str], bytes] | None = None) -> Any:
@@ -333,10 +333,11 @@ class _Tagger:
     `above` has an entry for each level of JSON above the value: the id of the container, or 0.
     """
 
-    __slots__ = ("into", "parts")
+    __slots__ = ("depth", "into", "parts")
 
-    def __init__(self, into: Encoding | None) -> None:
+    def __init__(self, into: Encoding | None, depth: int) -> None:
         self.into = into
+        self.depth = depth
         self.parts = 0
 
     def tag(self, value: Any, place: str, above: tuple[int, ...]) -> Json:
@@ -344,8 +345,6 @@ class _Tagger:
             self.parts += 1
             if id(value) in above:
                 raise _CannotKeep("it contains itself")
-            if len(above) > DEPTH:
-                raise _CannotKeep(f"its JSON is nested deeper than {DEPTH} levels")
             if self.parts > MAX_PARTS:
                 raise _TooLarge(f"it has more than {MAX_PARTS:,} parts; use a NumPy array")
             return self._tag(value, place, above)
@@ -376,11 +375,14 @@ class _Tagger:
         if kind is float:
             return _tag_float(value)
         if kind is dict:
-            return self._tag_dict(value, place, (*above, id(value)))
+            return self._tag_dict(value, place, self._within(above, id(value)))
         if kind is list:
-            return self._tag_items(value, place, (*above, id(value)))
+            return self._tag_items(value, place, self._within(above, id(value)))
         if kind is tuple:
-            return {TAG: "tuple", "items": self._tag_items(value, place, (*above, id(value), 0))}
+            return {
+                TAG: "tuple",
+                "items": self._tag_items(value, place, self._within(above, id(value), 0)),
+            }
         if kind is set or kind is frozenset:
             return {TAG: kind.__name__, "items": self._tag_members(value, place, above)}
         if kind is bytes or kind is bytearray:
@@ -398,7 +400,7 @@ class _Tagger:
         if kind is decimal.Decimal:
             return {TAG: "decimal", "value": str(value)}
         if kind is collections.OrderedDict:
-            pairs = self._tag_pairs(value, place, (*above, id(value), 0, 0))
+            pairs = self._tag_pairs(value, place, self._within(above, id(value), 0, 0))
             return {TAG: "ordereddict", "items": pairs}
         if kind is Kept:
             return self._take(value, place)
@@ -408,7 +410,13 @@ class _Tagger:
             return {TAG: "missing", "type": value.type, "reason": _tag_str(value.reason)}
         if kind is _Unreadable:
             raise _CannotKeep(value.reason)
-        return self._tag_named(value, place, (*above, id(value)))
+        return self._tag_named(value, place, self._within(above, id(value)))
+
+    def _within(self, above: tuple[int, ...], *levels: int) -> tuple[int, ...]:
+        """What is above the content of a container that takes some levels of JSON."""
+        if len(above) > self.depth:
+            raise _CannotKeep(f"its JSON is nested deeper than {self.depth} levels")
+        return (*above, *levels)
 
     def _take(self, kept: Kept, place: str) -> Json:
         if self.into is None:
@@ -429,7 +437,7 @@ class _Tagger:
                 key: self.tag(item, f"{place}/{pointer_segment(key)}", above)
                 for key, item in value.items()
             }
-        pairs = self._tag_pairs(value, place, (*above, 0, 0))
+        pairs = self._tag_pairs(value, place, self._within(above, 0, 0))
         return {TAG: "dict", "items": sorted(pairs, key=print_canonical)}
 
     def _tag_pairs(self, value: dict[Any, Any], place: str, above: tuple[int, ...]) -> list[Json]:
@@ -443,7 +451,7 @@ class _Tagger:
 
     def _tag_members(self, value: Any, place: str, above: tuple[int, ...]) -> list[Json]:
         """The members of a set, in the order of their canonical forms."""
-        items = self._tag_items(list(value), place, (*above, id(value), 0))
+        items = self._tag_items(list(value), place, self._within(above, id(value), 0))
         members = [item for item in items if not _is_missing(item)]
         if not self._stay_apart(members):
             raise _CannotKeep("two of its members would be one in evidence")
@@ -461,7 +469,9 @@ class _Tagger:
         if dtype.hasobject:
             if dtype.kind != "O":
                 raise _CannotKeep(f"its dtype {dtype} holds Python objects in fields")
-            items = self._tag_items(value.ravel().tolist(), place, (*above, id(value), 0))
+            items = self._tag_items(
+                value.ravel().tolist(), place, self._within(above, id(value), 0)
+            )
             return {TAG: "array", "dtype": "|O", "shape": list(value.shape), "items": items}
         if value.size > LARGE_ARRAY and dtype.kind in "biufcmM" and dtype.names is None:
             return array_tag(value, self.into)

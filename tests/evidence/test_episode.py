@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import datetime
 import json
@@ -14,7 +16,7 @@ import numpy as np
 import orjson
 import pandas as pd
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, Graph, Sequence, Tuple
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -560,6 +562,87 @@ def test_a_captured_episode_goes_to_json_and_back(
     assert back.steps[0].observation.dtype == np.float32
     episode.save_json(tmp_path / "e.json")
     assert EpisodeEvidence.load_json(tmp_path / "e.json").coverage_issues == episode.coverage_issues
+
+
+class Own(gymnasium.Space[Any]):
+    """A space of a user's own."""
+
+    def contains(self, x: Any) -> bool:
+        return True
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
+        return {"a": (1, 2)}
+
+
+class Hard(gymnasium.Env[Any, Any]):
+    """Breaks Gymnasium's contract in most ways that it can be broken."""
+
+    def __init__(self, observation_space: gymnasium.Space[Any]) -> None:
+        self.observation_space = observation_space
+        self.action_space = Discrete(3)
+        self.calls = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {1: 2, "x": np.float32(1), "lock": print}
+
+    def step(self, action: Any) -> Any:
+        self.calls += 1
+        observation = self.observation_space.sample() if self.calls != 2 else np.float64("nan")
+        reward = [1.0, math.nan, "1", None, np.array(2.0), np.array([1, 2])][self.calls % 6]
+        info = {"order": collections.OrderedDict(b=1, a=2), "large": np.arange(2000.0)}
+        if self.calls == 4:
+            raise RuntimeError("\udc80")
+        return observation, reward, np.bool_(self.calls == 8), False, info if self.calls != 3 else 5
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(0, 1, (3,)),
+        Box(0, 255, (64, 64), np.uint8),
+        Tuple(()),
+        Dict({"n": Discrete(2), "image": Box(0, 255, (64, 64), np.uint8)}),
+        Graph(Box(0, 1, (2,)), None),
+        Sequence(Box(0, 1, (40, 40))),
+        Own(),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_what_a_hard_environment_does_goes_to_json_and_back(
+    space: gymnasium.Space[Any], documented: dict[str, Any]
+) -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+
+    def interact(env: Any, observation: Any, info: Any) -> str:
+        for i in range(9):
+            with contextlib.suppress(ValueError, RuntimeError):
+                env.step(1 if i != 4 else "refused")
+        return "\ud800"
+
+    episode = capture_episode(
+        lambda: Hard(space),
+        interact,
+        case=EvalCase({"$envbench": "tuple"}, case_id="c"),
+        environment_id="hard",
+        observer_id="made-up",
+        observe=lambda: {"deep": deep, "pair": (1, 2), "table": [{"id": 1}]},
+        seed=3,
+        max_steps=20,
+        options={"a": (1,)},
+    )
+    data = json.loads(json.dumps(episode.data))
+    assert documented["digests"](data) == (episode.digest, episode.trajectory_digest)
+    back = EpisodeEvidence.from_dict(data)
+    assert back == episode
+    assert back.coverage_issues == episode.coverage_issues
+    assert [step.action for step in back.steps] == [1, 1, 1, 1, None, 1, 1, 1, 1]
+    assert math.isnan(back.steps[0].reward or 0)
+    assert math.isnan(back.steps[1].observation)
+    assert back.steps[2].info is None
+    assert back.output == "\ud800"
 
 
 def test_identical_runs_have_one_trajectory() -> None:
