@@ -236,21 +236,29 @@ class Recorder:
         Whatever `call` raises is recorded with the state that it left, and raised again.
         """
         held = action if type(action) in _IMMUTABLE else hold(action)
+        before = self.n_steps
         started = perf_counter_ns()
         try:
             result = call(action)
-        except BaseException as error:
             ended = perf_counter_ns()
-            self.failed = isinstance(error, Exception)
-            errors = [self.describe("step", error)]
-            self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
+            self._note(held, result, started, ended)
+        except BaseException as error:
+            # raised by the environment, or an interrupt before the step was noted
+            if self.n_steps == before:
+                ended = perf_counter_ns()
+                self.failed = isinstance(error, Exception)
+                errors = [self.describe("step", error)]
+                self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
             raise
-        ended = perf_counter_ns()
+        return result
+
+    def _note(self, held: Any, result: Any, started: int, ended: int) -> None:
+        """See what came of a step."""
         self.failed = False
         if self._watched or type(result) is not tuple or len(result) != 5:
             self.note_flags(result)
             self._append(RawStep(held, False, hold(result), UNSEEN, [], started, ended))
-            return result
+            return
         # what follows is `hold` and `note_flags`, spelled out for what is met in every step
         observation, reward, terminated, truncated, info = result
         if type(observation) is ndarray and not observation.dtype.hasobject:
@@ -262,12 +270,11 @@ class Recorder:
         if terminated is not False or truncated is not False:
             self.note_flags(result)
             terminated, truncated = hold(terminated), hold(truncated)
-        info = hold(info) if info or type(info) is not dict else _NO_INFO
+        info = _NO_INFO if type(info) is dict and not info else hold(info)
         self.steps.append((held, observation, reward, terminated, truncated, info, started, ended))
         self.n_steps += 1
         if self.n_steps >= self.limit:
             self.hand_over()
-        return result
 
     def refuse(self, action: Any, error: Exception) -> None:
         """Record an attempted step whose action the environment never saw."""
@@ -277,11 +284,9 @@ class Recorder:
 
     def note_flags(self, result: Any) -> None:
         """Take the end of the episode from what a step returned."""
-        try:
-            _, _, terminated, truncated, _ = result
-            self.terminated, self.truncated = bool(terminated), bool(truncated)
-        except Exception:  # a broken contract: the encoder says how
-            return
+        # anything else is a broken contract, and to unpack it might use it up
+        if isinstance(result, (tuple, list)) and len(result) == 5:
+            self.terminated, self.truncated = _is_true(result[2]), _is_true(result[3])
 
     def error(self, phase: str, error: BaseException) -> dict[str, Json]:
         """Record an error that belongs to no step."""
@@ -407,6 +412,13 @@ def _encode_state(state: dict[Any, Any], found: Encoding) -> tuple[bytes, dict[s
         name: encode(value, found, f"/{pointer_segment(name)}") for name, value in state.items()
     }
     return join_object(sections), sections
+
+
+def _is_true(flag: Any) -> bool:
+    try:
+        return bool(flag)
+    except Exception:  # a vector, which is neither; the encoder says so
+        return False
 
 
 def hold(value: Any) -> Any:
