@@ -65,7 +65,7 @@ def gather_steps(rows: list[Row]) -> Steps:
         if not row.refused:
             steps.actions.append(row.action)
             steps.taken.append(i)
-        if type(row.result) is tuple and len(row.result) == 5:
+        if isinstance(row.result, tuple) and len(row.result) == 5:
             steps.returned.append(i)
             for column, value in zip(returned, row.result, strict=True):
                 column.append(value)
