@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from envbench.checks.decision import Decision
 from envbench.checks.hearing import hear
+from envbench.checks.outcome import require_label
 from envbench.checks.report import Report
 from envbench.checks.shape import Kinds, at, expect_schema, read_object
-from envbench.evidence.case import require_name
 from envbench.evidence.episode import write_atomically
 from envbench.evidence.portable import Json, canonical, parse
 
@@ -55,7 +55,7 @@ class CheckRequirement:
     critical: bool = False
 
     def __post_init__(self) -> None:
-        require_name("name", self.name)
+        require_label("name", self.name)
         _fraction(self, "min_pass_rate")
         _count(self, "min_cases", 1)
         _fraction(self, "min_coverage")
@@ -86,7 +86,7 @@ class SliceRequirement:
     min_coverage: float = 1.0
 
     def __post_init__(self) -> None:
-        require_name("tag", self.tag)
+        require_label("tag", self.tag)
         _count(self, "min_cases", 1)
         _fraction(self, "min_pass_rate")
         _fraction(self, "min_coverage")

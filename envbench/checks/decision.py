@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from envbench.checks.report import now, shortened
+from envbench.checks.lines import shortened, visible
+from envbench.checks.report import now
 from envbench.evidence.portable import Json
 from envbench.evidence.record import new_id
 
@@ -189,7 +190,7 @@ EXIT_CODES: Mapping[Verdict, int] = {"accept": 0, "reject": 1, "indeterminate": 
 
 
 def _lines(decision: Decision) -> Iterator[str]:
-    yield f"{decision.decision.upper()} (report {decision.report_id})"
+    yield visible(f"{decision.decision.upper()} (report {decision.report_id})")
     for kind in ("quality", "evidence", "note"):
         yield from shortened(
             [
@@ -200,4 +201,4 @@ def _lines(decision: Decision) -> Iterator[str]:
             ]
         )
     for measurement in decision.measurements:
-        yield f"  measured  {measurement}"
+        yield visible(f"  measured  {measurement}")

@@ -7,11 +7,17 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from envbench.checks.lock import Lock, TrialRow, setting_text
-from envbench.checks.outcome import Check, Judgement, OutcomeCheck, SqlCheck, plain
+from envbench.checks.outcome import (
+    Check,
+    Judgement,
+    OutcomeCheck,
+    SqlCheck,
+    plain,
+    require_label,
+)
 from envbench.checks.report import Report, now
 from envbench.checks.rows import CheckIdentity, CheckResult, JudgedEpisode
 from envbench.evidence import EpisodeEvidence
-from envbench.evidence.case import require_name
 from envbench.evidence.record import new_id
 
 if TYPE_CHECKING:
@@ -66,7 +72,7 @@ def evaluate(
         TypeError: when an argument, or an item of `episodes`, is of another type.
         ValueError: when there is no check, two have one name, or an episode comes twice.
     """
-    require_name("name", name)
+    require_label("name", name)
     checks = _checked(checks)
     judged: list[JudgedEpisode] = []
     trials: list[TrialRow] = []
@@ -84,7 +90,8 @@ def evaluate(
         ids = [row.episode_id for row in judged]
         for check in checks:
             if isinstance(check, SqlCheck) and tables is not None:
-                columns[check.name] = check.judge_all(tables.cursor(), ids)
+                with tables.cursor() as cursor:
+                    columns[check.name] = check.judge_all(cursor, ids)
     results = [
         CheckResult(
             row.case_id,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from envbench.evidence.case import require_name
-from envbench.evidence.portable import canonical, parse
+from envbench.evidence.portable import VALUE_DEPTH, canonical, parse
 from envbench.evidence.tagged import describe_error, encode, type_name
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class OutcomeCheck:
     fn: Callable[[EpisodeEvidence], OutcomeVerdict]
 
     def __post_init__(self) -> None:
-        require_name("name", self.name)
-        require_name("version", self.version)
+        require_label("name", self.name)
+        require_label("version", self.version)
         if not callable(self.fn):
             raise TypeError(f"fn must be a function of one episode, not {_short(self.fn)}")
 
@@ -149,8 +149,8 @@ class SqlCheck:
     query: str
 
     def __post_init__(self) -> None:
-        require_name("name", self.name)
-        require_name("version", self.version)
+        require_label("name", self.name)
+        require_label("version", self.version)
         require_name("query", self.query)
 
     def judge_all(
@@ -202,6 +202,13 @@ class Judgement:
         return cls(None, f"The check failed: {text}", EMPTY, text)
 
 
+def require_label(argument: str, value: Any) -> None:
+    """Refuse a name that is not text, is blank, or could not be written to a file."""
+    require_name(argument, value)
+    if plain(value) != value:
+        raise ValueError(f"{argument} must not hold a lone surrogate: {value!r}")
+
+
 def plain(text: str) -> str:
     """Text as JSON and DuckDB can hold it: lone surrogates are written out as escapes."""
     return str.encode(text, "utf-8", "backslashreplace").decode()
@@ -223,6 +230,8 @@ _COLUMNS = ("episode_id", "passed", "reason", "evidence")
 def _read_rows(cursor: duckdb.DuckDBPyConnection, query: str) -> list[_Row]:
     import duckdb
 
+    from envbench.store.writing import roll_back
+
     statements = duckdb.extract_statements(query)
     kinds = [statement.type.name for statement in statements]
     if kinds != ["SELECT"]:
@@ -236,7 +245,7 @@ def _read_rows(cursor: duckdb.DuckDBPyConnection, query: str) -> list[_Row]:
         names = [column[0] for column in cursor.description or ()]
         values = cursor.fetchall()
     finally:
-        cursor.execute("ROLLBACK")
+        roll_back(cursor)
     for name in _COLUMNS:
         if names.count(name) != 1:
             raise ValueError(
@@ -277,7 +286,7 @@ def _object(evidence: Any) -> str:
         except ValueError:
             value = None
         if isinstance(value, dict):
-            return canonical(value).decode()
+            return canonical(value, VALUE_DEPTH).decode()
     raise TypeError(f"evidence is {_short(evidence)}, not a STRUCT, MAP or JSON object")
 
 

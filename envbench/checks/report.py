@@ -12,10 +12,11 @@ import datetime
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envbench.checks.lines import shortened, visible
 from envbench.checks.lock import Lock
 from envbench.checks.rows import RESULT_COLUMNS, CheckIdentity, CheckResult, JudgedEpisode
 from envbench.checks.shape import Kinds, at, expect, expect_schema, read_object
@@ -231,15 +232,6 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 
-def shortened(lines: Sequence[str]) -> Iterator[str]:
-    """The first few lines of one kind, and how many more there are."""
-    yield from lines[:_LIMIT]
-    if len(lines) > _LIMIT:
-        yield f"    … and {len(lines) - _LIMIT} more"
-
-
-_LIMIT = 5
-
 _OUTCOMES = ("passed", "failed", "unknown", "errors")
 
 _FIELDS: dict[str, Kinds] = {
@@ -329,14 +321,14 @@ def _read_rows(kind: Any, values: list[Json], place: str) -> tuple[Any, ...]:
 
 def _lines(report: Report) -> Iterator[str]:
     cases = len({episode.case_id for episode in report.episodes})
-    yield (
+    yield visible(
         f"Report {report.name!r} ({report.report_id}): {len(report.episodes)} episodes "
         f"of {cases} cases"
     )
     width = max(len(check.name) for check in report.checks)
     rates = report.rates()
     for check in report.checks:
-        yield f"  {check.name:{width}}  {rates[check.name]}  [{check.version}]"
+        yield visible(f"  {check.name:{width}}  {rates[check.name]}  [{check.version}]")
     for title, kind in (("Failed", "failed"), ("Evaluator errors", "errors")):
         lines = [
             f"    {result.check}, {result.case_id}: {result.error or result.reason}"

@@ -75,3 +75,9 @@ def test_to_dict_is_complete_json(decide: Any) -> None:
     assert AcceptancePolicy.from_dict(saved["policy"]) == POLICY
     assert [finding["code"] for finding in saved["findings"]] == ["critical_failure"]
     assert saved["measurements"][1]["failed"] == 1
+
+
+def test_text_from_elsewhere_cannot_make_a_line(make_episode: Any, report_of: Any) -> None:
+    decision = POLICY.evaluate(report_of((make_episode("a\nACCEPT"), False)))
+    assert [line for line in str(decision).split("\n") if line.startswith("ACCEPT")] == []
+    assert "a\\nACCEPT" in str(decision)

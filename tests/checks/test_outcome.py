@@ -48,6 +48,12 @@ class TestOutcomeVerdict:
         with socket.socket() as sock, pytest.raises(ValueError, match="/rows/1"):
             OutcomeVerdict(True, "because", {"rows": [1, sock]})
 
+    def test_refuses_evidence_that_contains_itself(self) -> None:
+        rows: list[Any] = []
+        rows.append(rows)
+        with pytest.raises(ValueError, match=r"contains itself|deep"):
+            OutcomeVerdict(True, "because", {"rows": rows})
+
     def test_evidence_may_be_left_out(self) -> None:
         assert OutcomeVerdict(True, "because").evidence == {}
 
@@ -71,6 +77,7 @@ class TestOutcomeCheck:
             ("ended", "\t", print, ValueError, "version must not be blank"),
             (3, "v1", print, TypeError, "name must be text, not int"),
             ("ended", None, print, TypeError, "version must be text, not NoneType"),
+            ("\ud800", "v1", print, ValueError, "name must not hold a lone surrogate"),
             (
                 "ended",
                 "v1",
@@ -222,6 +229,26 @@ class TestOutcomeCheck:
         with pytest.raises(interrupt):
             judge(make_episode(), raises)
 
+    @pytest.mark.parametrize("depth", [150, 179, 180, 181, 199, 200, 201, 219, 220, 221, 5000])
+    @pytest.mark.parametrize("tagged", [True, False])
+    def test_evidence_of_any_depth_is_kept_or_an_error_of_its_check(
+        self, make_episode: Any, fixed_check: Any, tmp_path: Any, depth: int, tagged: bool
+    ) -> None:
+        def fn(_: EpisodeEvidence) -> OutcomeVerdict:
+            value: Any = {1} if tagged else 1
+            for _ in range(depth):
+                value = [value]
+            return OutcomeVerdict(True, "because", {"value": value})
+
+        episode = make_episode()
+        checks = [OutcomeCheck("deep", "v1", fn), fixed_check({episode.episode_id: True})]
+        report = evaluate([episode], checks)
+        assert report.results[1].passed is True
+        assert (report.results[0].passed is True) == (report.results[0].error is None)
+        assert report.results[0].error is None or depth >= 180
+        report.save_json(tmp_path / "report.json")
+        assert Report.load_json(tmp_path / "report.json") == report
+
     def test_a_check_cannot_change_what_the_next_one_sees(self, make_episode: Any) -> None:
         def spoils(episode: EpisodeEvidence) -> OutcomeVerdict:
             episode.data["final_state"]["count"] = 99
@@ -371,6 +398,11 @@ class TestSqlCheck:
         row = ask(columns(evidence=value))
         assert row.error is None
         assert row.evidence == evidence
+
+    @pytest.mark.parametrize("depth", [150, 199, 220, 1000])
+    def test_json_of_any_depth_is_kept_or_an_error(self, ask: Any, depth: int) -> None:
+        row = ask(columns(evidence=f"""('{{"v":{"[" * depth}{"]" * depth}}}')"""))
+        assert (row.passed is True) == (row.error is None) == (depth == 150 or depth == 199)
 
     def test_a_null_reason_is_empty(self, ask: Any) -> None:
         assert ask(columns(reason="NULL")).reason == ""

@@ -10,7 +10,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from envbench.checks import CheckResult, Rate, Report, evaluate
+from envbench.checks import (
+    CheckResult,
+    OutcomeCheck,
+    OutcomeVerdict,
+    Rate,
+    Report,
+    evaluate,
+)
+from envbench.evidence import EpisodeEvidence
 
 
 @pytest.fixture
@@ -68,6 +76,18 @@ class TestText:
             "  Coverage issues:",
             f"    b (episode {id_}): ending: truncated, where the case expects terminated",
         ]
+
+    def test_text_from_elsewhere_cannot_make_lines_or_move_the_cursor(
+        self, make_episode: Any
+    ) -> None:
+        def fn(_: EpisodeEvidence) -> OutcomeVerdict:
+            return OutcomeVerdict(False, "no\n  kept  1 of 1 passed \x1b[2J \u202e", {})
+
+        report = evaluate([make_episode("a\nb")], [OutcomeCheck("posted", "v\t1", fn)])
+        lines = str(report).split("\n")
+        assert lines[1] == "  posted  0 of 1 passed, 1 failed  [v\\t1]"
+        assert lines[3] == ("    posted, a\\nb: no\\n  kept  1 of 1 passed \\x1b[2J \\u202e")
+        assert len(lines) == 4
 
     def test_is_short_for_many_failures(self, make_episode: Any, report_of: Any) -> None:
         report = report_of(*((make_episode(f"case-{i}"), False) for i in range(8)))

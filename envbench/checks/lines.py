@@ -1,0 +1,26 @@
+"""Lines of text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+LIMIT = 5
+"""Lines of one kind that are printed before it is said how many more there are."""
+
+
+def visible(text: str) -> str:
+    """Text in which nothing acts on a terminal: control and direction characters are escaped.
+
+    Reasons, messages and names come from checks, agents and files. A line break in one of them
+    could print a line that looks like a decision.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(lines: Sequence[str]) -> Iterator[str]:
+    """The first few lines of one kind, made visible, and how many more there are."""
+    yield from map(visible, lines[:LIMIT])
+    if len(lines) > LIMIT:
+        yield f"    … and {len(lines) - LIMIT} more"
