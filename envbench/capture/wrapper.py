@@ -101,6 +101,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         self._capture_steps = bool(capture_steps)
         self._at_once = not async_capture
         self._recorder: Recorder | None = None
+        self._settling: Recorder | None = None
         self._late = 0
         self._sink: Sink | None = sink_for(exporter)
         self._unkept: Sink | None = None
@@ -227,8 +228,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
 
     def _ended(self, recorder: Recorder) -> None:
         assert self._sink is not None
-        ending = "terminated" if recorder.terminated else "truncated"
-        self._sink.settle_later(recorder, lambda: recorder.finish(ending))
+        self._sink.settle_later(recorder, lambda: recorder.finish(_end_of(recorder)))
+        self._settling = recorder
         if self._at_once:
             self._sink.flush()
 
@@ -237,8 +238,10 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return
-        if recorder.ended:
+        if recorder is self._settling:
             (sink or self._open_sink()).settle(recorder)
+        elif recorder.ended:  # an interrupt came between the last step and its settling
+            recorder.finish(_end_of(recorder))
         else:
             recorder.finish("error" if recorder.failed else early)
         self._episodes.clear()
@@ -257,6 +260,10 @@ def capture_episodes(
         >>> env.close()
     """
     return EpisodeCaptureWrapper(env, exporter=exporter, **kwargs)
+
+
+def _end_of(recorder: Recorder) -> str:
+    return "terminated" if recorder.terminated else "truncated"
 
 
 def _seed(seed: Any) -> int | None:
