@@ -9,31 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 
 from envbench.changes.paths import Path, RowDigest, RowKey, Segment, key_value, row_digest
 from envbench.changes.tables import Keys, is_object, is_table
 from envbench.evidence.portable import Json, canonical
-
-
-class _Absent:
-    """What a path holds where there is nothing: not null, not zero, not an empty text."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __reduce__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
+from envbench.evidence.tagged import ABSENT
 
 Value: TypeAlias = Any
 """A portable value, or `ABSENT`."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envbench.changes.diff import (
-    ABSENT,
     Difference,
     KeyBroken,
     Value,
@@ -26,6 +25,7 @@ from envbench.changes.paths import Path, RowKey, key_value, pointer
 from envbench.changes.tables import Keys, is_object
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
+from envbench.evidence.tagged import ABSENT
 
 Sections = Mapping[str, bytes]
 """A state as the canonical JSON of each of its members."""
@@ -100,6 +100,11 @@ class History:
     def changes(self) -> list[Change]:
         """Every change so far, in order of steps, then paths."""
         return [entry.change() for entry in self._entries]
+
+    @property
+    def entries(self) -> list[tuple[Change, Path]]:
+        """Every change so far with its path in segments."""
+        return [(entry.change(), entry.difference.path) for entry in self._entries]
 
     def _begin(self) -> None:
         self._last: int | None = None

@@ -3,6 +3,7 @@
 from envbench.checks.acceptance import AcceptancePolicy, CheckRequirement, SliceRequirement
 from envbench.checks.decision import Decision, Finding, Measurement, NotAccepted
 from envbench.checks.evaluation import evaluate, evaluate_episode
+from envbench.checks.forbidden import no_forbidden_changes
 from envbench.checks.lock import Lock
 from envbench.checks.outcome import OutcomeCheck, OutcomeVerdict, SqlCheck
 from envbench.checks.report import Rate, Report
@@ -27,4 +28,5 @@ __all__ = [
     "SqlCheck",
     "evaluate",
     "evaluate_episode",
+    "no_forbidden_changes",
 ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
+from envbench.changes.violations import Finding
 from envbench.checks.report import SCHEMA, Report
 from envbench.evidence.portable import Json, canonical, parse
+from envbench.evidence.tagged import TAG
 from envbench.store.errors import StoreError
 from envbench.store.messages import explain
 from envbench.store.writing import roll_back
@@ -32,6 +35,8 @@ def save_report(store: Store, report: Report) -> None:
         cursor.register("envbench_results", _results_table(report))
         cursor.execute(_INSERT_RESULTS).fetchall()
         cursor.unregister("envbench_results")
+        for row in _finding_rows(report):
+            cursor.execute(_INSERT_FINDING, row).fetchall()
         content = report.to_dict()
         row = [report.report_id, report.name, _timestamp(report.created_at)]
         row += [canonical(content[column]).decode() for column in _JSON_COLUMNS]
@@ -88,6 +93,34 @@ def save_decision(store: Store, decision: Decision) -> None:
         row += [canonical(content[key]).decode() for key in ("policy", "findings", "measurements")]
         cursor.execute(_INSERT_DECISION, row).fetchall()
 
+
+def _finding_rows(report: Report) -> Iterator[list[Any]]:
+    """The rows of `findings`: what the checks on changes found; `ABSENT` is SQL NULL."""
+    for result in report.results:
+        found = result.evidence.get("findings") if isinstance(result.evidence, dict) else None
+        if type(found) is not list:
+            continue
+        for index, finding in enumerate(found):
+            if type(finding) is not dict or set(finding) != _FINDING_KEYS:
+                break  # a check of the user's that has findings of its own
+            row = [report.report_id, result.episode_id, result.check, index]
+            row += [finding[key] for key in ("rule", "path", "kind", "step")]
+            row += [_text(finding["action"]), finding["restored_at"]]
+            row += [_text(finding[key]) for key in ("before", "during", "after")]
+            yield [*row, finding["resolution"]]
+
+
+def _text(value: Json) -> str | None:
+    return None if value == {TAG: "absent"} else canonical(value).decode()
+
+
+_FINDING_KEYS = {field.name for field in fields(Finding)}
+
+_INSERT_FINDING = """
+INSERT INTO findings (report_id, episode_id, check_name, finding_index, rule, path, kind,
+    step_index, action, restored_at, before, during, after, resolution)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 _JSON_COLUMNS = ("checks", "lock", "episodes")
 

@@ -22,12 +22,13 @@ import hashlib
 import math
 import pathlib
 import struct
+import sys
 import types
 import uuid
 import zlib
 import zoneinfo
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -70,6 +71,24 @@ class Named:
 
     def __hash__(self) -> int:
         return hash((self.type, self.name, _hash(self.value)))
+
+
+class Absent:
+    """What a place holds where there is nothing: not null, not zero, not an empty text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -318,10 +337,6 @@ _BUILTINS: dict[type, Callable[[Any], Any]] = {
     types.MappingProxyType: dict,
     types.SimpleNamespace: lambda value: dict(vars(value)),
     pathlib.PurePath: str,
-    np.ma.MaskedArray: lambda value: {
-        "data": np.ma.getdata(value).view(np.ndarray),
-        "mask": np.ma.getmaskarray(value),
-    },
     np.ndarray: lambda value: value.view(np.ndarray),
 }
 _QUIET_NAN = struct.pack(">d", math.nan)
@@ -404,6 +419,8 @@ class _Tagger:
             return {TAG: "ordereddict", "items": pairs}
         if kind is Kept:
             return self._take(value, place)
+        if kind is Absent:
+            return {TAG: "absent"}
         if kind is Cut:
             return {TAG: "cut", "text": value.text, "length": value.length, "sha256": value.sha256}
         if kind is Missing:
@@ -536,6 +553,10 @@ def _content_of(value: Any) -> tuple[Any, dict[str, Any] | None]:
     fields = None if names is None else {name: _read(value, name) for name in names}
     if fields is not None and hasattr(kind, "__pydantic_validator__"):
         fields |= getattr(value, "model_extra", None) or {}
+    masked = sys.modules.get("numpy.ma")  # loaded if such an array exists, and slow to load
+    if masked is not None and issubclass(kind, masked.MaskedArray):
+        data = masked.getdata(value).view(np.ndarray)
+        return {"data": data, "mask": masked.getmaskarray(value)}, None
     for builtin, read in _BUILTINS.items():
         if issubclass(kind, builtin):
             content = read(value)
@@ -583,7 +604,6 @@ def _attributes(value: Any, builtin: type) -> dict[str, Any]:
 # Their instances hold their own content as attributes, or caches of it.
 _WITHOUT_ATTRIBUTES = frozenset(
     {
-        np.ma.MaskedArray,
         types.SimpleNamespace,
         types.MappingProxyType,
         pathlib.PurePath,
@@ -893,6 +913,7 @@ def _items(value: Json, arrays: Any) -> list[Any]:
 
 
 _READERS: dict[str, Callable[[Json, Any], Any]] = {
+    "absent": lambda value, _: ABSENT,
     "array": _read_array,
     "bytearray": lambda value, _: bytearray(_unb64(value["base64"])),
     "bytes": lambda value, _: _unb64(value["base64"]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from envbench.changes.diff import ABSENT, Value
+from envbench.changes.diff import Value
 from envbench.changes.history import Change, History, Sections, derive, sections_of
 from envbench.evidence.portable import canonical, parse
+from envbench.evidence.tagged import ABSENT
 
 if TYPE_CHECKING:
     import duckdb

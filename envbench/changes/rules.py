@@ -1,0 +1,400 @@
+"""Rules: which changes of the state were allowed, and the findings against them.
+
+A rule names a path pattern: ``*`` is one segment, ``**`` any number, and a rule covers what is
+below its path. `Forbid`, `AppendOnly` and `Only` also meet a change above their path, because
+adding or removing a row touches its cells; `AllowOnly` does not, because allowing a status does not
+allow deleting the order. `Forbid` wins over an allowance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from envbench.changes.diff import Value, digest_of
+from envbench.changes.paths import (
+    ANY,
+    ANY_NUMBER,
+    Path,
+    RowDigest,
+    RowKey,
+    covers,
+    key_value,
+    matches,
+    spelled,
+    split_pattern,
+    touches,
+)
+from envbench.changes.tables import Keys, is_object, is_table
+from envbench.evidence.episode import Step
+from envbench.evidence.portable import Json, canonical
+from envbench.evidence.tagged import ABSENT
+
+Op = Literal["add", "remove", "edit"]
+OPS: tuple[str, ...] = ("add", "remove", "edit")
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A change as a rule sees it, from the states or from the audit.
+
+    Attributes:
+        path: where.
+        before: the old value, `ABSENT` for none.
+        after: the new value.
+        step: the step at which it was first seen.
+        since: the last step at which the old value was seen.
+    """
+
+    path: Path
+    before: Value
+    after: Value
+    step: int
+    since: int
+
+    @property
+    def op(self) -> str:
+        """``add``, ``remove`` or ``edit``."""
+        if self.before is ABSENT:
+            return "add"
+        return "remove" if self.after is ABSENT else "edit"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rule may ask of the episode."""
+
+    keys: Keys
+    steps: Sequence[Step]
+
+
+class Rule(ABC):
+    """A rule on changes: one of `Forbid`, `AllowOnly`, `AppendOnly`, `Only`."""
+
+    __slots__ = ()
+
+    allow_missing: bool
+
+    @property
+    @abstractmethod
+    def patterns(self) -> tuple[str, ...]:
+        """The paths that the rule names."""
+
+    @abstractmethod
+    def violated(self, touch: Touch, context: Context) -> bool | None:
+        """Whether a change breaks the rule; None when the evidence does not say."""
+
+    def permits(self, touch: Touch, context: Context) -> bool:
+        """Whether the rule allows a change that `AllowOnly` would otherwise forbid."""
+        return False
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON: its name, its paths, what narrows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forbid(Rule):
+    """No change at a path, below it, or above it where it touches what the path names.
+
+    Args:
+        path: pattern such as ``/vendors/**`` or ``/invoices/*/amount``.
+        ops: only changes of these kinds; all by default.
+        allow_missing: a path that never existed is no reason to doubt.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when the path or an op is none.
+    """
+
+    path: str
+    ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
+    allow_missing: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        split_pattern(self.path)
+        object.__setattr__(self, "ops", _ops(self.ops))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The path."""
+        return (self.path,)
+
+    def violated(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the change is of a forbidden kind and meets the path."""
+        return touch.op in self.ops and _touched(self.path, touch, context.keys)
+
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON."""
+        return _to_dict("Forbid", [self.path], self.ops, self.allow_missing)
+
+    def __str__(self) -> str:
+        return _text("Forbid", (self.path,), self.ops)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AllowOnly(Rule):
+    """Changes at these paths or below them, and no others.
+
+    With several of these rules, what is allowed is what any of them allows, and what `Only` and
+    `AppendOnly` permit.
+
+    Args:
+        paths: patterns such as ``/invoice_rows/*``.
+        ops: only changes of these kinds are allowed; all by default.
+        allow_missing: a path that never existed is no reason to doubt.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when there is no path, or a path or an op is none.
+    """
+
+    paths: tuple[str, ...]
+    ops: tuple[Op, ...]
+    allow_missing: bool
+
+    def __init__(
+        self,
+        *paths: str,
+        ops: Iterable[Op] = OPS,  # type: ignore[assignment]
+        allow_missing: bool = False,
+    ) -> None:
+        if not paths:
+            raise ValueError("AllowOnly needs a path; to forbid every change, Forbid('/**')")
+        for path in paths:
+            split_pattern(path)
+        object.__setattr__(self, "paths", paths)
+        object.__setattr__(self, "ops", _ops(ops))
+        object.__setattr__(self, "allow_missing", allow_missing)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The paths."""
+        return self.paths
+
+    def violated(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the change is none of those allowed; other rules may still permit it."""
+        return not self.permits(touch, context)
+
+    def permits(self, touch: Touch, context: Context) -> bool:
+        """Whether the change is at one of the paths or below it."""
+        at = spelled(touch.path)
+        return touch.op in self.ops and any(covers(split_pattern(path), at) for path in self.paths)
+
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON."""
+        return _to_dict("AllowOnly", list(self.paths), self.ops, self.allow_missing)
+
+    def __str__(self) -> str:
+        return _text("AllowOnly", self.paths, self.ops)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOnly(Rule):
+    """A table in which no row is edited or removed, or a list of which the old is a prefix.
+
+    Rows that were added during the episode may not be edited or removed either.
+
+    Args:
+        path: pattern of the table or list, such as ``/audit_log``.
+        ops: only changes of these kinds are looked at; all by default.
+        allow_missing: a path that never existed is no reason to doubt.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when the path or an op is none.
+    """
+
+    path: str
+    ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
+    allow_missing: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        split_pattern(self.path)
+        object.__setattr__(self, "ops", _ops(self.ops))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The path."""
+        return (self.path,)
+
+    def violated(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the change meets the table otherwise than by adding to it."""
+        meets = touch.op in self.ops and _touched(self.path, touch, context.keys)
+        return meets and not self._appends(touch)
+
+    def permits(self, touch: Touch, context: Context) -> bool:
+        """Whether the change adds to the table."""
+        meets = covers(split_pattern(self.path), spelled(touch.path))
+        return touch.op in self.ops and meets and self._appends(touch)
+
+    def _appends(self, touch: Touch) -> bool:
+        at, pattern = spelled(touch.path), split_pattern(self.path)
+        table = next((n for n in range(len(at) + 1) if matches(pattern, at[:n])), None)
+        if table is None or len(at) == table:  # something that holds the table, or the table
+            return touch.before is ABSENT
+        if len(at) > table + 1:  # inside a row
+            return False
+        return touch.before is ABSENT or _count(touch.after) > _count(touch.before) > 0
+
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON."""
+        return _to_dict("AppendOnly", [self.path], self.ops, self.allow_missing)
+
+    def __str__(self) -> str:
+        return _text("AppendOnly", (self.path,), self.ops)
+
+
+@dataclass(frozen=True, slots=True)
+class Only(Rule):
+    """A change only at steps whose action satisfies a condition.
+
+    A change without an action, such as one seen only at the end, is a violation. A change that may
+    have been made at any of several steps, because states between them were not seen, is one when
+    none of them satisfies it, and undecided when some do.
+
+    Args:
+        path: pattern such as ``/orders/*/status``.
+        when: gets the `Step`, tells whether its action may make the change.
+        ops: only changes of these kinds are looked at; all by default.
+        allow_missing: a path that never existed is no reason to doubt.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when the path or an op is none.
+    """
+
+    path: str
+    when: Callable[[Step], bool] = field(kw_only=True)
+    ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
+    allow_missing: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        split_pattern(self.path)
+        if not callable(self.when):
+            raise TypeError(f"when must be callable, not {type(self.when).__name__}")
+        object.__setattr__(self, "ops", _ops(self.ops))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The path."""
+        return (self.path,)
+
+    def violated(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the change meets the path at a step whose action does not satisfy `when`."""
+        if touch.op not in self.ops or not _touched(self.path, touch, context.keys):
+            return False
+        answers = set(self._answers(touch, context))
+        return not answers.pop() if len(answers) == 1 else None
+
+    def permits(self, touch: Touch, context: Context) -> bool:
+        """Whether the change is at the path, and its action may make it."""
+        meets = covers(split_pattern(self.path), spelled(touch.path))
+        return touch.op in self.ops and meets and set(self._answers(touch, context)) == {True}
+
+    def _answers(self, touch: Touch, context: Context) -> Iterator[bool]:
+        for index in range(touch.since + 1, touch.step + 1):
+            step = context.steps[index - 1] if 0 < index <= len(context.steps) else None
+            yield step is not None and step.action is not None and bool(self.when(step))
+
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON; of the condition only its name."""
+        described = _to_dict("Only", [self.path], self.ops, self.allow_missing)
+        return {**described, "when": getattr(self.when, "__qualname__", type(self.when).__name__)}
+
+    def __str__(self) -> str:
+        return _text("Only", (self.path,), self.ops)
+
+
+def violates(rule: Rule, rules: Sequence[Rule], touch: Touch, context: Context) -> bool | None:
+    """Whether a change breaks a rule, seen among all rules that hold together."""
+    answer = rule.violated(touch, context)
+    if isinstance(rule, AllowOnly) and answer:
+        return not any(other.permits(touch, context) for other in rules)
+    return answer
+
+
+def existing_prefix(pattern: str) -> tuple[str, ...]:
+    """The part of a pattern that must exist for the pattern to mean something."""
+    segments = split_pattern(pattern)
+    wild = [i for i, segment in enumerate(segments) if segment in (ANY, ANY_NUMBER)]
+    return segments[: wild[0]] if wild else segments
+
+
+def holds(value: Value, path: Path, prefix: tuple[str, ...], keys: Keys) -> bool:
+    """Whether a value at a path holds something at a spelled path that starts with it."""
+    if len(path) >= len(prefix):
+        return value is not ABSENT and spelled(path)[: len(prefix)] == prefix
+    return any(
+        spelled((*path, segment)) == prefix[: len(path) + 1]
+        and holds(item, (*path, segment), prefix, keys)
+        for segment, item in _members(value, path, keys)
+    )
+
+
+def _touched(pattern: str, touch: Touch, keys: Keys) -> bool:
+    """Whether a change meets a pattern: at it, below it, or above something it names."""
+    segments, at = split_pattern(pattern), spelled(touch.path)
+    if covers(segments, at):
+        return True
+    if not touches(segments, at):
+        return False
+    return any(_names(segments, value, touch.path, keys) for value in (touch.before, touch.after))
+
+
+def _names(pattern: tuple[str, ...], value: Value, path: Path, keys: Keys) -> bool:
+    """Whether a pattern names something inside a value."""
+    for segment, item in _members(value, path, keys):
+        below: Path = (*path, segment)
+        at = spelled(below)
+        if covers(pattern, at) or (touches(pattern, at) and _names(pattern, item, below, keys)):
+            return True
+    return False
+
+
+def _members(value: Value, path: Path, keys: Keys) -> Iterator[tuple[Any, Json]]:
+    """The segments below a value, and what they hold."""
+    if path and isinstance(path[-1], RowDigest) and type(value) is dict and "row" in value:
+        value = value["row"]
+    if is_object(value):
+        yield from value.items()
+    elif is_table(value):
+        key = keys.of(path)
+        for row in value:
+            text = None if key is None else key_value(row.get(key))
+            yield (RowKey(key, text) if key and text else digest_of(row)), row
+    elif type(value) is list:
+        yield from enumerate(value)
+
+
+def _count(value: Value) -> int:
+    """How often a row of a table without a key is there; 0 for anything else."""
+    if type(value) is dict and set(value) == {"row", "count"} and type(value["count"]) is int:
+        return int(value["count"])
+    return 0
+
+
+def _ops(ops: Any) -> tuple[Op, ...]:
+    if isinstance(ops, str):
+        ops = (ops,)
+    found = tuple(ops)
+    for op in found:
+        if op not in OPS:
+            raise ValueError(f"ops must be among {', '.join(OPS)}, not {op!r}")
+    if not found:
+        raise ValueError(f"ops must name at least one of {', '.join(OPS)}")
+    return found
+
+
+def _to_dict(
+    name: str, paths: list[str], ops: tuple[str, ...], allow_missing: bool
+) -> dict[str, Json]:
+    return {"rule": name, "paths": paths, "ops": list(ops), "allow_missing": allow_missing}
+
+
+def _text(name: str, paths: tuple[str, ...], ops: tuple[str, ...]) -> str:
+    listed = ", ".join(canonical(path).decode() for path in paths)
+    narrowed = "" if ops == OPS else f", ops={list(ops)}"
+    return f"{name}({listed}{narrowed})"
