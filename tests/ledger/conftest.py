@@ -19,8 +19,17 @@ SEED = 29
 
 
 @pytest.fixture(scope="session")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return run(tmp_path_factory.mktemp("run") / "ledger-outcomes", progress=False)
+def progress() -> list[tuple[int, int, str]]:
+    """What the shared run told of its progress."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def outcomes(
+    tmp_path_factory: pytest.TempPathFactory, progress: list[tuple[int, int, str]]
+) -> Outcomes:
+    folder = tmp_path_factory.mktemp("run") / "ledger-outcomes"
+    return run(folder, progress=lambda *told: progress.append(told))
 
 
 @pytest.fixture(scope="session")

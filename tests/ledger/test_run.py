@@ -19,7 +19,6 @@ from envbench.checks import AcceptancePolicy, Report
 from envbench.evidence import EpisodeEvidence
 from envbench.ledger.environment import document_for
 from envbench.ledger.outcomes import Outcomes
-from envbench.ledger.run import run
 from envbench.store import connect
 
 # What the issue asks for, in its order: decisions under version 1, and under version 2 by seed.
@@ -268,14 +267,11 @@ def test_the_databases_hold_what_the_last_states_show(outcomes: Outcomes, folder
         connection.close()
 
 
-@pytest.mark.slow
-def test_two_runs_give_the_same_trajectories(outcomes: Outcomes, tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-    again = run(tmp_path / "again", progress=lambda done, total, name: calls.append((done, total)))
-    assert [outcome.episode.trajectory_digest for outcome in again.outcomes] == [
-        outcome.episode.trajectory_digest for outcome in outcomes.outcomes
-    ]
-    assert calls == [(done, 44) for done in range(45)]
+def test_progress_is_told_before_each_episode_and_at_the_end(
+    outcomes: Outcomes, progress: list[tuple[int, int, str]]
+) -> None:
+    assert [(done, total) for done, total, _ in progress] == [(done, 44) for done in range(45)]
+    assert progress[0][2] == "correct, version 1, seed 17"
 
 
 def test_seeds_and_versions_matter(outcomes: Outcomes) -> None:
@@ -345,10 +341,12 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_command_prints_json_alone_and_refuses_a_second_run(tmp_path: Path) -> None:
-    done = command("--output-dir", "out", "--json", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["ok"] is True
+def test_the_command_replaces_a_run_with_the_same_trajectories_and_refuses_without_force(
+    outcomes: Outcomes, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out" / "reports").mkdir(parents=True)
+    shutil.copy(folder / "protocol.json", tmp_path / "out" / "protocol.json")
+    (tmp_path / "out" / "reports" / "v1-correct-seed17.json").write_text("of an earlier run")
 
     done = command("--output-dir", "out", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -356,6 +354,14 @@ def test_the_command_prints_json_alone_and_refuses_a_second_run(tmp_path: Path) 
         "out is not empty; choose another --output-dir, or give --force to replace a run"
     ]
 
-    done = command("--output-dir", "out", "--force", cwd=tmp_path)
+    done = command("--output-dir", "out", "--json", "--force", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "44 of 44 outcomes as expected." in done.stdout
+    said = json.loads(done.stdout)  # nothing else is on standard output
+    assert said["ok"] is True
+    assert {o["name"]: o["trajectory_digest"] for o in said["outcomes"]} == {
+        outcome.name: outcome.episode.trajectory_digest for outcome in outcomes.outcomes
+    }
+    assert {o["episode_id"] for o in said["outcomes"]}.isdisjoint(
+        outcome.episode.episode_id for outcome in outcomes.outcomes
+    )
+    Report.load_json(tmp_path / "out" / "reports" / "v1-correct-seed17.json")
