@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from envbench.changes.diff import Value, normal, value_at
 from envbench.changes.history import History, history_of
 from envbench.changes.paths import Path, RowKey, key_value, pointer
@@ -59,7 +61,8 @@ class Finding:
             "path": self.path,
             "kind": self.kind,
             "step": self.step,
-            "action": self.action,
+            # an int and a NumPy integer of equal value are one action
+            "action": int(self.action) if isinstance(self.action, np.integer) else self.action,
             "restored_at": self.restored_at,
             "before": _plain(self.before),
             "during": [_plain(value) for value in self.during],

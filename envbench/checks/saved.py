@@ -14,7 +14,7 @@ import pyarrow as pa
 from envbench.changes.violations import Finding
 from envbench.checks.report import SCHEMA, Report
 from envbench.evidence.portable import Json, canonical, parse
-from envbench.evidence.tagged import TAG
+from envbench.evidence.tagged import ABSENT, encode
 from envbench.store.errors import StoreError
 from envbench.store.messages import explain
 from envbench.store.writing import roll_back
@@ -110,8 +110,8 @@ def _finding_rows(report: Report) -> Iterator[list[Any]]:
             yield [*row, finding["resolution"]]
 
 
-def _text(value: Json) -> str | None:
-    return None if value == {TAG: "absent"} else canonical(value).decode()
+def _text(value: Any) -> str | None:
+    return None if value is ABSENT else encode(value).decode()
 
 
 _FINDING_KEYS = {field.name for field in fields(Finding)}
