@@ -112,7 +112,7 @@ class _Hearing:
             if len(members) < part.min_cases:
                 self.evidence(
                     "too_few_slice_cases",
-                    f"{len(members)} cases have this tag; at least {part.min_cases} are required",
+                    f"cases with this tag: {len(members)}; at least {part.min_cases} required",
                     scope=_scope(part),
                 )
             for check in required:
@@ -176,7 +176,7 @@ class _Hearing:
     def hear_cases(self) -> None:
         found, needed = len(self.cases), self.policy.min_cases
         if found < needed:
-            self.evidence("too_few_cases", f"{found} cases; at least {needed} are required")
+            self.evidence("too_few_cases", f"cases: {found}; at least {needed} required")
         definitions: dict[str, set[str]] = defaultdict(set)
         for episode in self.report.episodes:
             definitions[episode.case_id].add(episode.case_digest)
@@ -231,7 +231,7 @@ class _Hearing:
         if len(sources) < needed:
             self.evidence(
                 "too_few_source_groups",
-                f"{len(sources)} source groups; at least {needed} are required",
+                f"source groups: {len(sources)}; at least {needed} required",
             )
         for case in self.cases:
             of_case = {attempt.source_id for attempt in case.attempts}
@@ -282,7 +282,7 @@ class _Hearing:
         if tally.measured < needed:
             self.evidence(
                 "too_few_measured",
-                f"{check.name}: measured in {tally.measured} cases; at least {needed} are required",
+                f"{check.name}: cases measured: {tally.measured}; at least {needed} required",
                 scope=scope,
                 episodes=tally.unmeasured,
             )

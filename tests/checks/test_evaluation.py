@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Any
 
+import gymnasium
 import pytest
 
+from envbench.capture import EpisodeCaptureWrapper
 from envbench.checks import OutcomeCheck, OutcomeVerdict, SqlCheck, evaluate, evaluate_episode
 from envbench.evidence import EpisodeEvidence
 from envbench.store import connect
@@ -193,9 +196,19 @@ class TestEvaluate:
             assert len(evaluate(store, [PASSES]).results) == 1
 
 
-def test_importing_brings_in_no_frames_and_no_charts() -> None:
-    import subprocess
+def test_episodes_still_on_their_way_to_the_store_are_judged(tmp_path: Any) -> None:
+    with connect(tmp_path / "e.duckdb") as store:
+        env = EpisodeCaptureWrapper(gymnasium.make("CartPole-v1"), exporter=store)
+        for seed in range(5):
+            env.reset(seed=seed)
+            terminated = False
+            while not terminated:
+                _, _, terminated, _, _ = env.step(0)
+        assert len(evaluate(store, [PASSES]).episodes) == 5
+        env.close()
 
+
+def test_importing_brings_in_no_frames_and_no_charts() -> None:
     code = (
         "import sys, envbench.checks; "
         "print(sorted({'pandas', 'polars', 'altair', 'IPython', 'duckdb'} & set(sys.modules)))"
