@@ -153,7 +153,10 @@ class _Search:
         self.rules = rules
         self.history: History = history_of(episode)
         self.entries = self.history.entries
-        self.audit: list[dict[str, Json]] | None = episode.data["audit"]
+        audit: list[dict[str, Json]] | None = episode.data["audit"]
+        # what was recorded up to the reset made the state that the episode began with
+        self.audit = None if audit is None else [event for event in audit if event["step"] > 0]
+        self.unread = [e["step"] for e in episode.errors if e["phase"] == "audit"]
         self.undecided: list[str] = []
 
     @cached_property
@@ -182,7 +185,8 @@ class _Search:
             unmatched_rules=unmatched,
             missing_states=missing,
             undecided=tuple(dict.fromkeys(self.undecided)),
-            resolution="step" if self.audit is None else "audit",
+            # an audit that could not be read at every step shows no more than the states do
+            resolution="step" if self.audit is None or self.unread else "audit",
             notes=tuple(text.removeprefix("note: ") for text in self.history.keys.issues),
         )
 
