@@ -419,10 +419,9 @@ class _Look:
             source = episode._source
             episode_id = str(parse(source.head()["episode_id"]))
             try:
-                found = seal(
-                    source.head(), source.initial_state, source.steps(), source.final_state
-                )
-                expected = _sealed_row(source)
+                head = dict(source.head())
+                found = seal(head, source.initial_state, source.steps(), source.final_state)
+                expected = _sealed_row(head, source)
             except Exception as error:  # whatever an altered cell makes of reading it
                 self.add("episodes", f"cannot be read: {_one_line(error)}", episode_id)
                 continue
@@ -600,13 +599,13 @@ _RESULT = {
 }
 
 
-def _sealed_row(source: Source) -> dict[str, Any]:
+def _sealed_row(head: dict[str, bytes], source: Source) -> dict[str, Any]:
     """The row of `episodes` that writing this evidence makes, `final_state` left out."""
     batches = writing._Batches(set())
     writing._add_seal(
         batches,
         writing.Seal(
-            head=dict(source.head()),
+            head=head,
             initial_state=source.initial_state,
             final_state=source.final_state,
             final_body=None,

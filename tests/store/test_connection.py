@@ -394,6 +394,21 @@ def test_not_a_database(tmp_path, content, read_only):
     assert (tmp_path / "a.txt").read_bytes() == content
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.json", b'{"a": 1}'), ("a.csv", b"a,b\n1,2\n"), ("a.parquet", b"PAR1"), ("a", b"x")],
+)
+def test_a_file_that_duckdb_would_open_in_memory_is_refused(tmp_path, name, content, read_only):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(NotAStore, match="is not a DuckDB database"):
+        connect(tmp_path / name, read_only=read_only)
+    with pytest.raises(NotAStore, match="is not a DuckDB database"):
+        connect(tmp_path / name, trusted=False)
+    assert (tmp_path / name).read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_sqlite_database(tmp_path):
     with sqlite3.connect(tmp_path / "a.db") as other:
         other.execute("CREATE TABLE t (a)")

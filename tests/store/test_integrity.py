@@ -111,27 +111,41 @@ def altered(value, kind):
     return f"{value}x" if value else "x"
 
 
-def rows_of(path, table, column):
-    with connect(path, read_only=True) as store:
-        kind = str(
-            store.sql(
-                "SELECT data_type FROM duckdb_columns() WHERE table_name = ? AND column_name = ?",
-                [table, column],
-            ).fetchall()[0][0]
-        )
-        rows = store.sql(f'SELECT rowid, "{column}" FROM {table} ORDER BY rowid').fetchall()
-    return kind, rows
+@pytest.fixture(scope="module")
+def altering(filled_bytes, tmp_path_factory):
+    """A store in which one cell after another is altered, looked at, and put back."""
+    path = tmp_path_factory.mktemp("altering") / "a.duckdb"
+    path.write_bytes(filled_bytes)
+    with connect(path) as store:
+        yield store
+        assert store.verify().ok, "a cell was not put back"
+
+
+def rows_of(store, table, column):
+    kinds = store.sql(
+        "SELECT data_type FROM duckdb_columns() WHERE table_name = ? AND column_name = ?",
+        [table, column],
+    ).fetchall()
+    rows = store.sql(f'SELECT rowid, "{column}" FROM {table} ORDER BY rowid').fetchall()
+    return str(kinds[0][0]), rows
+
+
+def is_found(store, table, column, row, value, new):
+    """Whether the alteration of one cell is found; the cell is put back."""
+    with store.cursor() as cursor:
+        update = f'UPDATE {table} SET "{column}" = ? WHERE rowid = ?'
+        cursor.execute(update, [new, row]).fetchall()
+        found = not store.verify().ok
+        cursor.execute(update, [value, row]).fetchall()
+    return found
 
 
 @pytest.mark.parametrize(("table", "column"), CELLS)
-def test_an_altered_cell_is_found(filled, table, column):
-    kind, rows = rows_of(filled, table, column)
+def test_an_altered_cell_is_found(altering, table, column):
+    kind, rows = rows_of(altering, table, column)
     row, value = next((row for row in rows if row[1] is not None), rows[0])
-    execute(
-        filled, (f'UPDATE {table} SET "{column}" = ? WHERE rowid = ?', altered(value, kind), row)
-    )
-    verification = verify(filled)
-    assert not verification.ok, f"{table}.{column}: {value!r} altered and not found"
+    new = altered(value, kind)
+    assert is_found(altering, table, column, row, value, new), f"{value!r} made {new!r}"
 
 
 NULLABLE = [
@@ -177,15 +191,13 @@ NULLABLE = [
 
 
 @pytest.mark.parametrize(("table", "column"), NULLABLE)
-def test_a_cell_made_null_or_filled_is_found(filled, filled_bytes, table, column):
-    kind, rows = rows_of(filled, table, column)
+def test_a_cell_made_null_or_filled_is_found(altering, table, column):
+    kind, rows = rows_of(altering, table, column)
     full = [row for row in rows if row[1] is not None][:1]
     empty = [row for row in rows if row[1] is None][:1]
     for row, value in full + empty:
-        filled.write_bytes(filled_bytes)
         new = None if value is not None else altered(None, kind)
-        execute(filled, (f'UPDATE {table} SET "{column}" = ? WHERE rowid = ?', new, row))
-        assert not verify(filled).ok, f"{table}.{column}: {value!r} made {new!r} and not found"
+        assert is_found(altering, table, column, row, value, new), f"{value!r} made {new!r}"
 
 
 def test_json_written_otherwise_is_an_alteration(filled):
