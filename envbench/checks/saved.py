@@ -97,7 +97,9 @@ def save_decision(store: Store, decision: Decision) -> None:
 def _finding_rows(report: Report) -> Iterator[list[Any]]:
     """The rows of `findings`: what the checks on changes found; `ABSENT` is SQL NULL."""
     for result in report.results:
-        found = result.evidence.get("findings") if isinstance(result.evidence, dict) else None
+        if '"findings"' not in result.evidence_json:
+            continue  # most evidence has none, and need not be decoded
+        found = result.evidence.get("findings")
         if type(found) is not list:
             continue
         for index, finding in enumerate(found):
