@@ -427,12 +427,21 @@ def hold(value: Any) -> Any:
     Plain containers and arrays are copied; a value of any other class is put in tagged form at
     once, because only its own code knows what a copy of it is.
     """
+    if type(value) in _IMMUTABLE:
+        return value
+    try:
+        return _copy(value)
+    except Exception:  # it contains itself, or its class is hostile; the tagged form says so
+        return keep(value)
+
+
+def _copy(value: Any) -> Any:
     kind = type(value)
     if kind in _IMMUTABLE:
         return value
     if kind is np.ndarray:
         return keep(value) if value.dtype.hasobject else value.copy()
-    try:
+    if True:
         if kind is tuple:
             return tuple([hold(item) for item in value])
         if kind is dict:
