@@ -309,8 +309,31 @@ def _is_alive(process: int) -> bool:
 # -- connecting, and a log that cannot be replayed -------------------------------------------------
 
 
+def require_database(path: Path) -> None:
+    """Refuse a file that is not DuckDB's own.
+
+    DuckDB opens a file named `.json`, `.csv` or `.parquet` as a view in memory: what is written
+    there is lost without a word. A file that is open here was looked at then; opening it once more
+    would release its lock.
+
+    Raises:
+        NotAStore: when the file does not have DuckDB's mark.
+        StoreError: when it cannot be read.
+    """
+    if _is_open_here(path):
+        return
+    try:
+        with path.open("rb") as file:
+            mark = file.read(12)[8:]
+    except OSError as error:
+        raise explain(error, path) from error
+    if mark != b"DUCK":
+        raise NotAStore(f"{path} is not a DuckDB database: name another file")
+
+
 def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """Connect, cutting the log back as often as it is refused."""
+    require_database(path)
     kept: list[Path] = []
     for attempt in range(_MOST_CUTS):
         logs = _logs(path)

@@ -22,6 +22,7 @@ from envbench.store.connection import (
     Connection,
     Target,
     install,
+    require_database,
     resolve,
     settings,
     views_sql,
@@ -45,6 +46,7 @@ def open_untrusted(target: Target) -> Connection:
         raise StoreError("a store in memory is this process's own: it needs no trusted=False")
     if not path.exists():
         raise StoreMissing(f"there is no store at {path}")
+    require_database(path)
     connection = duckdb.connect(":memory:", config=settings(allow_community_extensions="false"))
     try:
         name = str(path).replace("'", "''")
