@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from envbench.checks import AcceptancePolicy, Report
     from envbench.store import Store
+    from envbench.store.integrity import Problem
 
 app = typer.Typer(
     add_completion=False,
@@ -39,18 +40,25 @@ app = typer.Typer(
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     try:
-        code = app(standalone_mode=False)
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except _UsageError as error:
         code = _say(error.format_message())
-    except BadInput as error:
-        code = _say(str(error))
     except (KeyboardInterrupt, typer.Abort):
         code = 130
+    except (BadInput, RuntimeError) as error:
+        if _is_interrupt(error):
+            code = 130
+        elif isinstance(error, BadInput):
+            code = _say(str(error))
+        else:
+            raise
     except BrokenPipeError:
-        # What reads our output has seen enough. Python would fail once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+        _forget_output()
+        code = 141  # as a shell shows a program that a closed pipe has ended
+    except OSError as error:  # such as a full disk
+        _forget_output()
+        code = _say(error.strerror or str(error))
     sys.exit(code)
 
 
@@ -90,7 +98,7 @@ def demo(
     from envbench.store import StoreError
 
     try:
-        outcomes = run(output_dir, force=force, progress=not as_json)
+        outcomes = run(output_dir, force=force)
     except (OSError, StoreError) as error:
         raise BadInput(_one_line(error)) from None
     if as_json:
@@ -127,7 +135,8 @@ def verify(store: StorePath, as_json: AsJson = False) -> None:
         print(f"{store}: {_count(episodes, 'episode')}, {_count(steps, 'step')}; nothing altered")
     else:
         print(f"{store}: {_count(len(problems), 'problem')}")
-        _print_rows(list(problems[0]), [list(problem.values()) for problem in problems])
+        for problem in result.problems:
+            print(f"  {_visible(_place(problem))}: {_visible(problem.message)}")
     raise typer.Exit(0 if result.ok else 1)
 
 
@@ -225,6 +234,33 @@ _LONGEST = 24
 """A column is given this much room, or less if it needs less, before rows become records."""
 
 
+def _run(arguments: list[str]) -> int:
+    # Not `app()`: that has its own way with a closed pipe, with wrong usage and with Ctrl-C.
+    group = typer.main.get_command(app)
+    try:
+        with group.make_context("envbench", arguments) as context:
+            group.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    except SystemExit:
+        raise BrokenPipeError from None  # only rich exits by itself, and only then
+    return 0
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: DuckDB makes a RuntimeError of one that stops a query."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _forget_output() -> None:
+    """Drop what is still unwritten: Python would try once more at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _say(message: str) -> int:
     print(f"envbench: {_visible(' '.join(message.split()))}", file=sys.stderr)
     return 2
@@ -239,11 +275,20 @@ def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def _place(problem: Problem) -> str:
+    episode = [] if problem.episode_id is None else [f"episode {problem.episode_id}"]
+    step = [] if problem.step_index is None else [f"step {problem.step_index}"]
+    return ", ".join([*episode, problem.table, *step])
+
+
 def _refuse_missing(path: Path) -> None:
-    if not path.exists():
-        raise BadInput(f"{path}: there is no such file")
-    if path.is_dir():
-        raise BadInput(f"{path}: is a folder, not a file")
+    try:
+        if not path.exists():
+            raise BadInput(f"{path}: there is no such file")
+        if path.is_dir():
+            raise BadInput(f"{path}: is a folder, not a file")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -267,8 +312,6 @@ def _refusing_sql() -> Iterator[None]:
 
     try:
         yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise BadInput(_one_line(error)) from None
 
@@ -407,14 +450,17 @@ def _read_report(path: Path, report_id: str | None) -> Report:
     from envbench.checks import Report
 
     _refuse_missing(path)
-    if report_id is None:
-        with _reading(path, "report"):
-            return Report.load_json(path)
-    with _opened(path) as store:
-        try:
-            return Report.load(store, report_id)
-        except (KeyError, ValueError) as error:
-            raise BadInput(f"{path}: {error.args[0]}") from None
+    if report_id is not None:
+        with _opened(path) as store:
+            try:
+                return Report.load(store, report_id)
+            except (KeyError, ValueError) as error:
+                raise BadInput(str(error.args[0])) from None
+    with _reading(path, "report"):
+        with path.open("rb") as file:
+            if file.read(12)[8:] == b"DUCK":
+                raise BadInput(f"{path}: is a store; say which of its reports with --report ID")
+        return Report.load_json(path)
 
 
 def _read_policy(path: Path) -> AcceptancePolicy:
