@@ -24,7 +24,7 @@ from envbench.evidence.case import EvalCase
 from envbench.evidence.digest import join_object
 from envbench.evidence.portable import Json, pointer_segment
 from envbench.evidence.record import new_id
-from envbench.evidence.tagged import TAG, Encoding, describe_error, encode, keep
+from envbench.evidence.tagged import TAG, Encoding, Kept, describe_error, encode, keep
 
 PART_STEPS = 5_000
 """A long episode is handed over every so many steps …"""
@@ -441,17 +441,14 @@ def _copy(value: Any) -> Any:
         return value
     if kind is np.ndarray:
         return keep(value) if value.dtype.hasobject else value.copy()
-    if True:
-        if kind is tuple:
-            return tuple([hold(item) for item in value])
-        if kind is dict:
-            return {key: hold(item) for key, item in value.items()} if value else {}
-        if kind is list:
-            return [hold(item) for item in value]
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return tuple.__new__(kind, [hold(item) for item in value])
-    except Exception:  # it contains itself, or its class is hostile; the tagged form says so
-        pass
+    if kind is tuple:
+        return tuple([_copy(item) for item in value])
+    if kind is dict:
+        return {key: _copy(item) for key, item in value.items()}
+    if kind is list:
+        return [_copy(item) for item in value]
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return tuple.__new__(kind, [_copy(item) for item in value])
     return keep(value)
 
 
@@ -492,4 +489,6 @@ def _size(value: Any) -> int:
         return 60 + sum(map(_size, value.values()))
     if isinstance(value, (tuple, list)):
         return 60 + sum(map(_size, value))
+    if kind is Kept:
+        return 100 + _size(value.form) + sum(map(len, value.found.arrays.values()))
     return 40
