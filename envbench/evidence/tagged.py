@@ -291,10 +291,15 @@ def content_bytes(array: np.ndarray[Any, Any]) -> bytes:
     return array.tobytes()
 
 
+# Where one Python keeps what others have in the public module: one value has one form on all.
+_MOVED = {"pathlib._local": "pathlib"}
+
+
 def type_name(kind: type) -> str:
     """Name a class as ``module.Qualified.Name``, without the module for builtins."""
     try:
         module, name = kind.__module__, kind.__qualname__
+        module = _MOVED.get(module, module)
         return _printable(name if module == "builtins" else f"{module}.{name}")
     except Exception:  # a metaclass of the user's that does not answer
         return "unknown"

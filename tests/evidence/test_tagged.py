@@ -29,6 +29,7 @@ from envbench.evidence import tagged
 from envbench.evidence.portable import canonical, parse
 from envbench.evidence.tagged import (
     _READERS,
+    ABSENT,
     TAG,
     Cut,
     Encoding,
@@ -339,7 +340,7 @@ aligned = np.dtype([("a", "i1"), ("b", "i4")], align=True)
         np.float64(1.5).astype(">f8"),
         np.array(["2026-01-02", "NaT"], "datetime64[ns]"),
         np.datetime64("2026-01-02", "D"),
-        np.timedelta64("NaT"),
+        np.timedelta64("NaT", "s"),
         np.array([(1, 2.5)], [("a", "i2"), ("b", ">f4")]),
         np.array([(1, 2)], aligned),
         np.array([(1, 2)], aligned)[0],
@@ -621,13 +622,12 @@ def test_a_kept_value_stays_as_it_was_seen() -> None:
     assert len(found.arrays) == 1
 
 
-def test_cut_missing_and_named_stay_what_they_are() -> None:
-    for value in (
-        Cut("abc", 9, "0" * 64),
-        Missing("T", "\ud800"),
-        Named("T", {1: 2}, None, {"a": 1}),
-    ):
+def test_cut_missing_named_and_absent_stay_what_they_are() -> None:
+    named = Named("T", {1: 2}, None, {"a": 1})
+    for value in (Cut("abc", 9, "0" * 64), Missing("T", "\ud800"), named):
         assert round_trip(value) == value
+    assert round_trip({"before": ABSENT})["before"] is ABSENT
+    assert copy.deepcopy(ABSENT) is ABSENT
 
 
 DIGEST = "0" * 64
