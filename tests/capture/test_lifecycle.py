@@ -601,8 +601,9 @@ def test_what_an_audit_returns_belongs_to_the_step_it_followed(
     episode = capture(scripted(GO, GO), [0, 0], audit=lambda: next(batches))
     assert episode.data["audit"] == [
         {"step": 1, **edit},
-        {"step": 2, **edit},
-        {"step": 2, **edit, "op": "remove", "after": None},
+        # seen at the end, after the last step, like a change that only the final state shows
+        {"step": 3, **edit},
+        {"step": 3, **edit, "op": "remove", "after": None},
     ]
 
 
