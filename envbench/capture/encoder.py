@@ -405,7 +405,7 @@ def _located(
 def _info_texts(
     infos: Sequence[Any], positions: Sequence[int], found: Encoding, errors: Errors
 ) -> list[bytes]:
-    if not any(infos) and set(map(type, infos)) <= {dict}:
+    if set(map(type, infos)) <= {dict} and not any(infos):
         return [b"{}"] * len(infos)
     texts = []
     for i, info in zip(positions, infos, strict=True):
