@@ -119,6 +119,8 @@ def _as_number(reward: Any) -> float | None:
         return None
     if not isinstance(reward, (int, float, np.integer, np.floating)):
         return None
+    if isinstance(reward, np.integer):
+        reward = int(reward)  # NumPy compares it with a double as one
     try:
         number = float(reward)
     except (OverflowError, ValueError):
