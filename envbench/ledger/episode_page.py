@@ -10,7 +10,7 @@ from envbench.evidence.episode import Step
 from envbench.evidence.tagged import decode
 from envbench.ledger.environment import Tool
 from envbench.ledger.markup import attribute, class_, name_, pill, text, value_
-from envbench.ledger.outcomes import Outcome
+from envbench.ledger.outcomes import Outcome, describe_change
 
 Row = Mapping[str, Any]
 State = Mapping[str, Any]
@@ -30,6 +30,7 @@ def render_episode(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
     )
     yield from _facts(outcome, names)
     yield from _checks(outcome)
+    yield from _changes(outcome)
     yield "<h4>Steps</h4>"
     moments = list(_moments(outcome))
     yield from _strip(outcome, moments)
@@ -89,6 +90,26 @@ def _checks(outcome: Outcome) -> Iterator[str]:
             f'<tr><th scope="row"><code>{name_(result.check)}</code></th>'
             f"<td>{pill(_VERDICTS[result.passed])}</td>"
             f"<td>{text(result.error or result.reason)}</td></tr>"
+        )
+    yield "</tbody></table></div>"
+
+
+def _changes(outcome: Outcome) -> Iterator[str]:
+    if not outcome.changes:
+        return
+    yield (
+        '<div class="scroll" role="group" aria-label="Forbidden changes" tabindex="0"><table>'
+        '<caption>Forbidden changes</caption><thead><tr><th scope="col">Step</th>'
+        '<th scope="col">Action</th><th scope="col">Path</th><th scope="col">Values</th>'
+        '<th scope="col">Rule</th></tr></thead><tbody>'
+    )
+    for change in map(describe_change, outcome.changes):
+        yield (
+            f'<tr><th scope="row"><a href="#{attribute(outcome.name)}-{change["step"]}">'
+            f"{change['step']}</a></th><td>{text(change['action'])}</td>"
+            f"<td><code>{text(change['path'])}</code></td>"
+            f"<td>{text(change['values'])}{text(change['back'])}</td>"
+            f"<td><code>{text(change['rule'])}</code></td></tr>"
         )
     yield "</tbody></table></div>"
 
@@ -204,16 +225,15 @@ def _moments(outcome: Outcome) -> Iterator[_Moment]:
 
 
 def _forbidden_flags(outcome: Outcome) -> dict[int, str]:
-    """What the checks of the vendors found, by step; what the states show goes before the audit."""
-    found = {result.check: result.evidence for result in outcome.report.results}
-    flags = dict.fromkeys(
-        (event["step"] for event in found["vendors_ever"].get("events", ())),
-        "vendor changed inside the step",
-    )
-    for change in found["vendors_between_steps"].get("changes", ()):
-        flags[change["step"]] = "vendor changed"
+    """What was found of forbidden changes, by step."""
+    flags: dict[int, str] = {}
+    for change in outcome.changes:
+        if change["kind"] == "inside_step":
+            flags[change["step"]] = "changed and put back inside the step"
+            continue
+        flags[change["step"]] = "forbidden change"
         if change["restored_at"] is not None:
-            flags[change["restored_at"]] = "vendor put back"
+            flags[change["restored_at"]] = "put back"
     return flags
 
 

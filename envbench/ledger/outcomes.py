@@ -13,10 +13,12 @@ from rich.text import Text
 
 from envbench.checks import Decision, Report
 from envbench.evidence import EpisodeEvidence
-from envbench.ledger.judging import SIMPLER_POLICIES
+from envbench.evidence.tagged import ABSENT, encode
+from envbench.ledger.environment import Tool
+from envbench.ledger.judging import CHANGES, SIMPLER_POLICIES
 from envbench.ledger.scenarios import SEEDS, VERSIONS, Expectation, Scenario, Trial
 
-__all__ = ["Mistake", "Outcome", "Outcomes"]
+__all__ = ["Mistake", "Outcome", "Outcomes", "describe_change"]
 
 Json = dict[str, Any]
 
@@ -59,6 +61,13 @@ class Outcome:
     def verdicts(self) -> dict[str, bool | None]:
         """What each check found, by its name; a check that failed is None here too."""
         return {result.check: result.passed for result in self.report.results}
+
+    @property
+    def changes(self) -> list[Json]:
+        """The forbidden changes that were found, as `envbench.changes.Finding.to_dict` has them."""
+        (result,) = [result for result in self.report.results if result.check == CHANGES]
+        found: list[Json] = (result.evidence or {}).get("findings", [])
+        return found
 
     @property
     def same_ends(self) -> bool:
@@ -105,6 +114,7 @@ class Outcome:
                 for result in self.report.results
             },
             "findings": [finding.message for finding in self.decision.findings],
+            "forbidden_changes": [describe_change(change) for change in self.changes],
             "coverage_issues": self.episode.coverage_issues,
             "first_and_last_state_equal": self.same_ends,
             "simpler_policies": dict(self.simpler),
@@ -194,6 +204,8 @@ class Outcomes:
         console.print()
         console.print(self._simpler_policies())
         console.print()
+        console.print(self._changes())
+        console.print()
         for outcome in self.outcomes:
             for surprise in outcome.surprises:
                 console.print(
@@ -234,6 +246,22 @@ class Outcomes:
             table.add_row(simpler.title, f"{len(wrong)} of {len(self.outcomes)}", ", ".join(names))
         return table
 
+    def _changes(self) -> Text:
+        """The forbidden changes under the first version, three lines each."""
+        lines = [Text("Forbidden changes, version 1", style="italic")]
+        for outcome in self.outcomes:
+            for change in outcome.changes if outcome.version == VERSIONS[0] else ():
+                what = describe_change(change)
+                lines += [
+                    Text(
+                        f" {outcome.trial.name}, seed {outcome.seed}, step {what['step']}:"
+                        f" {what['action']}"
+                    ),
+                    Text(f"   {what['path']}", style="cyan"),
+                    Text(f"   {what['values']}{what['back']}"),
+                ]
+        return Text("\n").join(lines)
+
     def rows(self) -> Iterator[tuple[str, int, list[Outcome]]]:
         """The outcomes as a table: label and seed, and one outcome a version."""
         for trial in dict.fromkeys(outcome.trial.name for outcome in self.outcomes):
@@ -242,6 +270,40 @@ class Outcomes:
                 title = outcomes[0].trial.title
                 label = outcomes[0].scenario.name + (f", {title}" if title else "")
                 yield label, seed, outcomes
+
+
+def describe_change(change: Mapping[str, Any]) -> Json:
+    """A forbidden change in words: step, action, path, the values one after another, and back."""
+    values = [change["before"], *change["during"]]
+    if change["kind"] != "net":
+        values.append(change["before"])
+    back = {
+        "restored": f" (put back at step {change['restored_at']})",
+        "inside_step": " (inside the step: seen by the audit alone)",
+        "net": "",
+    }[change["kind"]]
+    return {
+        "rule": change["rule"],
+        "path": change["path"],
+        "kind": change["kind"],
+        "step": change["step"],
+        "action": _action_name(change["action"]),
+        "restored_at": change["restored_at"],
+        "values": " → ".join(map(_value_text, values)),
+        "back": back,
+        "resolution": change["resolution"],
+    }
+
+
+def _action_name(action: Any) -> str:
+    try:
+        return Tool(int(action["tool"])).name.lower()
+    except (TypeError, KeyError, ValueError):
+        return "no action"
+
+
+def _value_text(value: Any) -> str:
+    return "nothing" if value is ABSENT else encode(value).decode()
 
 
 _STYLES = {"accept": "green", "reject": "red", "indeterminate": "yellow"}

@@ -135,7 +135,7 @@ def _posting(document: dict[str, Any], suffix: str = "") -> Action:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the policy must decide, and the three verdicts that it must rest on.
+    """What the policy must decide, and the two verdicts that it must rest on.
 
     None is the verdict of a check that cannot tell. `same_ends`: the whole first and last states
     must be equal, None where nothing is expected of that.
@@ -143,16 +143,14 @@ class Expectation:
 
     decision: Verdict
     posted_once: bool | None
-    vendors_between_steps: bool | None
-    vendors_ever: bool | None
+    no_forbidden_changes: bool | None
     same_ends: bool | None = None
 
     def verdicts(self) -> dict[str, bool | None]:
         """The expected verdicts by the name of their check."""
         return {
             "posted_once": self.posted_once,
-            "vendors_between_steps": self.vendors_between_steps,
-            "vendors_ever": self.vendors_ever,
+            "no_forbidden_changes": self.no_forbidden_changes,
         }
 
 
@@ -229,13 +227,13 @@ def all_trials() -> Iterator[tuple[Scenario, Trial]]:
             yield scenario, trial
 
 
-_GOOD = Expectation("accept", True, True, True)
-_NOT_POSTED = Expectation("reject", False, True, True)
-_DOUBLED = Expectation("reject", False, True, True)
-_CHANGED_AND_RESTORED = Expectation("reject", True, False, False, same_ends=True)
-_CHANGED_INSIDE = Expectation("reject", True, True, False)
-_CANNOT_TELL = Expectation("indeterminate", True, True, None)
-_CUT_SHORT = Expectation("indeterminate", True, True, True)
+_GOOD = Expectation("accept", True, True)
+_NOT_POSTED = Expectation("reject", False, True)
+_DOUBLED = Expectation("reject", False, True)
+_CHANGED_AND_RESTORED = Expectation("reject", True, False, same_ends=True)
+_CHANGED_INSIDE = Expectation("reject", True, False)
+_CANNOT_TELL = Expectation("indeterminate", True, None)
+_CUT_SHORT = Expectation("indeterminate", True, True)
 
 
 def _both(expectation: Expectation) -> dict[int, Expectation]:

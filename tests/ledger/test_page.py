@@ -118,7 +118,7 @@ def test_every_step_of_every_episode_is_there(page: Page, outcomes: Outcomes) ->
 def test_an_episode_says_why_before_it_is_opened(page: Page) -> None:
     said = page.said
     assert "Version 2, seed 17 reject The invoice has 2 rows, not one Agent" in said
-    assert "without the audit indeterminate There is no audit: a change undone" in said
+    assert "without the audit indeterminate no audit was recorded, so a change undone" in said
     assert "first attempt indeterminate step at step 1: AnswerLost: the connection closed" in said
 
 
@@ -135,7 +135,7 @@ def test_changed_cells_show_both_values(source: str) -> None:
     assert '<td class="cell-changed"><del><span class="hidden">was </span>' in step
     assert re.search(r"<del>.*DE08657640614154451479.*</del>.*<ins>.*GB82WEST12345698765432", step)
     strip = source[source.rindex('<ol class="strip"', 0, start) : start]
-    assert re.findall('class="flag">([^<]*)<', strip) == ["vendor changed", "vendor put back"]
+    assert re.findall('class="flag">([^<]*)<', strip) == ["forbidden change", "put back"]
 
 
 def test_tables_are_accessible(page: Page) -> None:
