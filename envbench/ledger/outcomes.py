@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -246,9 +247,9 @@ class Outcomes:
             table.add_row(simpler.title, f"{len(wrong)} of {len(self.outcomes)}", ", ".join(names))
         return table
 
-    def _changes(self) -> Text:
-        """The forbidden changes under the first version, three lines each."""
-        lines = [Text("Forbidden changes, version 1", style="italic")]
+    def _changes(self) -> Group:
+        """The forbidden changes under the first version, each in three lines or more."""
+        lines: list[RenderableType] = [Text("Forbidden changes, version 1", style="italic")]
         for outcome in self.outcomes:
             for change in outcome.changes if outcome.version == VERSIONS[0] else ():
                 what = describe_change(change)
@@ -257,10 +258,10 @@ class Outcomes:
                         f" {outcome.trial.name}, seed {outcome.seed}, step {what['step']}:"
                         f" {what['action']}"
                     ),
-                    Text(f"   {what['path']}", style="cyan"),
-                    Text(f"   {what['values']}{what['back']}"),
+                    Padding(Text(what["path"], style="cyan"), (0, 0, 0, 3)),
+                    Padding(Text(f"{what['values']}{what['back']}"), (0, 0, 0, 3)),
                 ]
-        return Text("\n").join(lines)
+        return Group(*lines)
 
     def rows(self) -> Iterator[tuple[str, int, list[Outcome]]]:
         """The outcomes as a table: label and seed, and one outcome a version."""
