@@ -54,6 +54,7 @@ class Connection:
         read_only: whether writing is refused.
         process: id of the process that opened it.
         trusted: whether the file's own definitions are used.
+        place: device and number of the file when it was opened; None in memory.
     """
 
     duckdb: duckdb.DuckDBPyConnection
@@ -61,15 +62,30 @@ class Connection:
     read_only: bool
     process: int
     trusted: bool = True
+    place: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
+        self.place = _place(self.path)
         _OPEN.add(self)
+
+    @property
+    def is_displaced(self) -> bool:
+        """Whether the file was deleted or replaced since: DuckDB goes on writing to the old one."""
+        return self.place != _place(self.path)
 
     def close(self) -> None:
         """Close it and every cursor of it; in a forked process, only let go of it."""
         _OPEN.discard(self)
         if self.process == os.getpid():
             self.duckdb.close()
+
+
+def _place(path: Path | None) -> tuple[int, int] | None:
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
 
 
 def open_store(target: Target, *, read_only: bool = False) -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ import duckdb
 
 from envbench.store import connection, untrusted
 from envbench.store.connection import Connection, Target
-from envbench.store.errors import QueryError, StoreClosed, StoreError
+from envbench.store.errors import QueryError, StoreClosed, StoreError, StoreWarning
 from envbench.store.messages import explain
 from envbench.store.result import Result
 
@@ -223,22 +224,43 @@ class Store:
         return writing.rebuild_changes(self)
 
     def flush(self) -> None:
-        """Return when everything handed to the background writer is committed."""
+        """Return when everything handed to the background writer is committed.
+
+        Raises:
+            StoreError: when something could not be written, or the file was deleted or replaced.
+        """
         if self._closed:
             raise StoreClosed(f"the store {self._name} was closed: connect to it again")
         if self.writer is not None:
             self.writer.flush()
+        if self._opened.is_displaced:
+            ((name,),) = self.cursor().execute("SELECT current_database()").fetchall()
+            raise StoreError(
+                f"{self.path} was deleted or replaced while it was open, and what was recorded is "
+                f"lost when this store is closed. Save it first: "
+                f"sql(\"ATTACH 'saved.duckdb' AS saved\"), then "
+                f"sql('COPY FROM DATABASE \"{name}\" TO saved')"
+            )
 
     def close(self) -> None:
         """Wait for the writer and close the file; a second call does nothing."""
         if self._closed:
             return
+        ours = self._opened.process == os.getpid()
         try:
-            if self.writer is not None and self._opened.process == os.getpid():
+            if self.writer is not None and ours:
                 self.writer.close()
         finally:
+            lost = ours and not self.read_only and self._opened.is_displaced
             self._closed = True
             self._opened.close()
+        if lost:
+            warnings.warn(
+                f"{self.path} was deleted or replaced while it was open: what was recorded since "
+                f"is lost",
+                StoreWarning,
+                stacklevel=2,
+            )
 
     def __enter__(self) -> Self:
         return self

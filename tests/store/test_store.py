@@ -9,7 +9,7 @@ import warnings
 import duckdb
 import pytest
 
-from envbench.store import QueryError, StoreClosed, StoreError, connect
+from envbench.store import QueryError, StoreClosed, StoreError, StoreWarning, connect
 
 
 @pytest.fixture
@@ -344,3 +344,26 @@ def test_neither_the_import_nor_a_query_brings_in_frames():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_deleted_under_an_open_store_is_told_and_can_be_saved(tmp_path, replaced):
+    """DuckDB itself writes on into the deleted file without an error."""
+    path = tmp_path / "it s.duckdb"
+    store = connect(path)
+    insert(store, "before")
+    path.unlink()
+    if replaced:
+        path.write_bytes(b"something else")
+    insert(store, "after")
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open") as error:
+        store.flush()
+    assert """sql('COPY FROM DATABASE "it s" TO saved')""" in str(error.value)
+    store.sql(f"ATTACH '{tmp_path / 'saved.duckdb'}' AS saved")
+    store.sql('COPY FROM DATABASE "it s" TO saved')
+    store.sql("DETACH saved")
+    with pytest.warns(StoreWarning, match="was deleted or replaced"):
+        store.close()
+    with connect(tmp_path / "saved.duckdb", read_only=True) as saved:
+        rows = saved.sql("SELECT decision_id FROM decisions ORDER BY 1").fetchall()
+        assert rows == [("after",), ("before",)]
