@@ -501,7 +501,7 @@ OBJECTS = st.dictionaries(TEXT, VALUES, max_size=4)
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(max_examples=60, suppress_health_check=CHECKS)
+@settings(max_examples=30, suppress_health_check=CHECKS)
 @given(
     infos=st.lists(OBJECTS, min_size=1, max_size=4),
     states=st.lists(OBJECTS, min_size=1, max_size=3),
