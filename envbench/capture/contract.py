@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envbench.capture.recorder import Row
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import Kept, type_name
+
+if TYPE_CHECKING:
+    from envbench.capture.recorder import Row
 
 
 class Errors:
