@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from envbench.capture.contract import outside_error
 from envbench.capture.provenance import Provenance
 from envbench.capture.surroundings import Surroundings, unknown_surroundings
 from envbench.evidence.case import EvalCase
@@ -227,6 +228,8 @@ class Recorder:
             raise
         ended = perf_counter_ns()
         self._reset = RawReset(hold(result), UNSEEN, started, ended)
+        if has_kept(self._reset.result):
+            self._errors += [{**error, "step": 0} for error in self._judge(result)]
         self._reset.state = self.see("observe_reset")
         return result
 
@@ -257,14 +260,20 @@ class Recorder:
         self.failed = False
         if self._watched or type(result) is not tuple or len(result) != 5:
             self.note_flags(result)
-            self._append(RawStep(held, False, hold(result), UNSEEN, [], started, ended))
+            whole = hold(result)
+            errors = self._judge(result) if has_kept(whole) else []
+            self._append(RawStep(held, False, whole, UNSEEN, errors, started, ended))
             return
         # what follows is `hold` and `note_flags`, spelled out for what is met in every step
         observation, reward, terminated, truncated, info = result
         if type(observation) is ndarray and not observation.dtype.hasobject:
             observation = observation.copy()
-        else:
+        elif type(observation) not in _IMMUTABLE:
             observation = hold(observation)
+            if has_kept(observation) and (errors := self._judge(result)):
+                self.note_flags(result)
+                self._append(RawStep(held, False, hold(result), UNSEEN, errors, started, ended))
+                return
         if type(reward) not in _IMMUTABLE:
             reward = hold(reward)
         if terminated is not False or truncated is not False:
@@ -275,6 +284,20 @@ class Recorder:
         self.n_steps += 1
         if self.n_steps >= self.limit:
             self.hand_over()
+
+    def _judge(self, result: Any) -> list[dict[str, Json]]:
+        """Say whether an observation is outside its space, where only itself can tell.
+
+        What is held of a class of the user's own is not the value that its space knows. All others
+        are judged later, together.
+        """
+        surroundings = self.header.surroundings
+        if surroundings is None or not isinstance(result, tuple) or len(result) not in (2, 5):
+            return []
+        codec = surroundings.observations
+        if not has_kept(hold(result[0])) or codec.contains(result[0]):
+            return []
+        return [outside_error(codec)]
 
     def refuse(self, action: Any, error: Exception) -> None:
         """Record an attempted step whose action the environment never saw."""
@@ -412,6 +435,16 @@ def _encode_state(state: dict[Any, Any], found: Encoding) -> tuple[bytes, dict[s
         name: encode(value, found, f"/{pointer_segment(name)}") for name, value in state.items()
     }
     return join_object(sections), sections
+
+
+def has_kept(held: Any) -> bool:
+    """Whether a part of a held value is in tagged form, and so no longer what it was."""
+    kind = type(held)
+    if kind is dict:
+        return any(map(has_kept, held.values()))
+    if isinstance(held, (tuple, list)):
+        return any(map(has_kept, held))
+    return kind is Kept
 
 
 def _is_true(flag: Any) -> bool:
