@@ -22,7 +22,16 @@ from envbench.capture.contract import (
     kind_name,
     outside_error,
 )
-from envbench.capture.recorder import NOTHING, Header, RawEnding, RawPart, RawReset, RawState, Row
+from envbench.capture.recorder import (
+    NOTHING,
+    Header,
+    RawEnding,
+    RawPart,
+    RawReset,
+    RawState,
+    Row,
+    has_kept,
+)
 from envbench.capture.steps import Steps, gather_steps
 from envbench.changes.history import History, sections_of
 from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
@@ -157,7 +166,7 @@ class EpisodeEncoder:
             result = (result, {})
         observation, info = result
         (text,) = self._observations.encode([observation], found, "/initial/observation")
-        if self._observations.outside([observation]):
+        if not has_kept(observation) and self._observations.outside([observation]):
             errors.add(0, outside_error(self._observations))
         if self.header.max_obs_chars is not None:
             text = _cut(text, self.header.max_obs_chars, "observation", errors, 0)
@@ -241,7 +250,8 @@ class EpisodeEncoder:
         at = seen.returned
         texts = _located(self._observations, seen.observations, at, found, errors, "observation")
         for position in self._observations.outside(seen.observations):
-            errors.add(at[position], outside_error(self._observations))
+            if not has_kept(seen.observations[position]):
+                errors.add(at[position], outside_error(self._observations))
         limit = self.header.max_obs_chars
         if limit is not None:
             texts = [
