@@ -1,7 +1,8 @@
 """Observers of state: what capture reads after every step, beside the environment's back.
 
-`SQLiteObserver` reads what is committed in an SQLite database over a connection of its own. Its
-audit, when somebody installed one, sees what snapshots cannot: a change undone inside a step.
+`SQLiteObserver` and `PostgresObserver` read what is committed in a database over a connection of
+their own. Their audit, when somebody installed one, sees what snapshots cannot: a change undone
+inside a step. `FrameObserver` reads tables that are pandas or Polars frames.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from envbench.capture.audit import AuditEvent, AuditIncomplete
+from envbench.capture.frame_observer import FrameObserver
+from envbench.capture.selection import Selected, Selection, pointer
 from envbench.capture.sqlite_audit import (
-    AuditEvent,
-    AuditIncomplete,
     check_whole,
     events_after,
     has_audit,
@@ -30,9 +32,18 @@ from envbench.capture.sqlite_tables import (
     quoted,
 )
 
-__all__ = ["AuditEvent", "AuditIncomplete", "SQLiteObserver", "SQLiteValue"]
+if TYPE_CHECKING:
+    from envbench.capture.postgres_observer import PostgresObserver
 
-Selection = str | tuple[str, str]
+__all__ = [
+    "AuditEvent",
+    "AuditIncomplete",
+    "FrameObserver",
+    "PostgresObserver",
+    "SQLiteObserver",
+    "SQLiteValue",
+]
+
 Result = TypeVar("Result")
 
 
@@ -67,15 +78,13 @@ class SQLiteObserver:
         self,
         path: str | Path,
         *,
-        include: Iterable[Selection] | None = None,
-        exclude: Iterable[Selection] = (),
+        include: Iterable[Selected] | None = None,
+        exclude: Iterable[Selected] = (),
         timeout: float = 5.0,
     ) -> None:
         self.path = file_path(path)
         self.timeout = timeout
-        self._include = None if include is None else _selections(include, "include")
-        self._exclude = _selections(exclude, "exclude")
-        self._names_checked = False
+        self._selection = Selection(include, exclude)
         self._last_event = self._last_event_now()
         self._row_counts: dict[str, int] = {}
 
@@ -147,7 +156,7 @@ class SQLiteObserver:
 
     def _row_keys(self, connection: sqlite3.Connection) -> dict[str, str]:
         return {
-            _pointer(table.name): table.key[0]
+            pointer(table.name): table.key[0]
             for table in self._chosen(connection)
             if len(table.key) == 1 and table.key[0] in table.columns
         }
@@ -166,45 +175,13 @@ class SQLiteObserver:
 
     def _chosen(self, connection: sqlite3.Connection) -> list[Table]:
         tables = list_tables(connection)
-        if not self._names_checked:
-            self._check_names(tables)
-            self._names_checked = True
-        chosen = (self._chosen_columns(table) for table in tables)
-        return [table for table in chosen if table is not None]
-
-    def _check_names(self, tables: list[Table]) -> None:
-        known: set[Selection] = {table.name for table in tables}
-        known |= {(table.name, column) for table in tables for column in table.columns}
-        for argument, names in (("include", self._include or ()), ("exclude", self._exclude)):
-            for name in names:
-                if name not in known:
-                    there = ", ".join(sorted(table.name for table in tables if table.ordinary))
-                    msg = f"{argument} names {name!r}, which is not in {self.path} (it has {there})"
-                    raise LookupError(msg)
-
-    def _chosen_columns(self, table: Table) -> Table | None:
-        name = table.name
-        if name in self._exclude:
-            return None
-        columns = [column for column in table.columns if (name, column) not in self._exclude]
-        if self._include is None:
-            return table.only(columns) if table.ordinary else None
-        if name not in self._include:
-            columns = [column for column in columns if (name, column) in self._include]
-        return table.only(columns) if columns else None
-
-
-def _selections(names: Iterable[Selection], argument: str) -> frozenset[Selection]:
-    if isinstance(names, str):
-        msg = f"{argument} must be a list of tables, not one string: write [{names!r}]"
-        raise TypeError(msg)
-    chosen = frozenset(names)
-    for name in chosen:
-        pair = isinstance(name, tuple) and [type(part) for part in name] == [str, str]
-        if not (isinstance(name, str) or pair):
-            msg = f"{argument} must hold table names or (table, column), not {name!r}"
-            raise TypeError(msg)
-    return chosen
+        self._selection.check_once({table.name: table.columns for table in tables}, self.path)
+        chosen = []
+        for table in tables:
+            columns = self._selection.columns(table.name, table.columns, by_default=table.ordinary)
+            if columns is not None:
+                chosen.append(table.only(columns))
+        return chosen
 
 
 def _rows(connection: sqlite3.Connection, table: Table) -> list[Row]:
@@ -229,5 +206,16 @@ def _rank(value: SQLiteValue) -> tuple[int, object, bool]:
     return 3, value, False
 
 
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
+def __getattr__(name: str) -> Any:
+    """Load PostgresObserver when it is first asked for: it needs psycopg, and capture does not."""
+    if name != "PostgresObserver":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from envbench.capture.postgres_observer import PostgresObserver
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        msg = "PostgresObserver needs psycopg: pip install 'envbench[postgres]'"
+        raise ModuleNotFoundError(msg, name="psycopg") from error
+    globals()[name] = PostgresObserver
+    return PostgresObserver

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from envbench.capture.audit import AuditEvent, AuditIncomplete, key_of
 from envbench.capture.sqlite_tables import AUDIT_TABLES, Row, Table, count_rows, list_tables, quoted
-
-AuditEvent = dict[str, object]
 
 _AUDIT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS envbench_audit (
@@ -50,10 +49,6 @@ BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END;
 CREATE TRIGGER IF NOT EXISTS envbench_audit_values_are_final BEFORE UPDATE ON envbench_audit_values
 BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END;
 """
-
-
-class AuditIncomplete(RuntimeError):
-    """The audit does not hold everything that happened, so it must not be read as if it did."""
 
 
 def has_audit(connection: sqlite3.Connection) -> bool:
@@ -150,17 +145,9 @@ def events_after(connection: sqlite3.Connection, since: int) -> list[AuditEvent]
         for _, _, _, side, column, value in values:
             sides.setdefault(side, {})[column] = value
         before, after = sides.get("before"), sides.get("after")
-        key = _key_of(keys.get(table, ()), after if before is None else before)
+        key = key_of(keys.get(table, ()), after if before is None else before)
         events.append({"table": table, "op": op, "key": key, "before": before, "after": after})
     return events
-
-
-def _key_of(columns: tuple[str, ...], row: Row | None) -> object:
-    if not columns or row is None:
-        return None
-    if len(columns) == 1:
-        return row.get(columns[0])
-    return {column: row.get(column) for column in columns}
 
 
 @dataclass(frozen=True, slots=True)
