@@ -70,31 +70,32 @@ class Ledger(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Camera(gymnasium.Env[np.ndarray, Any]):
-    """An image of 210×160×3 each step: a drawn scene that moves, or noise."""
+    """An image of 210×160×3 each step: a drawn scene in which things move, or noise."""
 
     def __init__(self, noise: bool) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (210, 160, 3), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(2)
-        rng = np.random.default_rng(17)
-        if noise:
-            self.frames = rng.integers(0, 256, (16, 210, 160, 3), np.uint8)
-        else:
-            self.frames = np.zeros((16, 210, 160, 3), np.uint8)
-            self.frames[:, 30:180] = (92, 186, 92)
-            for i, frame in enumerate(self.frames):
-                frame[60 + 4 * i : 76 + 4 * i, 20 + 6 * i : 28 + 6 * i] = (213, 130, 74)
-                frame[195:200, : 10 * i] = (236, 236, 236)
+        self.noise = noise
+        self.rng = np.random.default_rng(17)
         self.count = 0
+
+    def frame(self) -> np.ndarray:
+        if self.noise:
+            return np.frombuffer(self.rng.bytes(210 * 160 * 3), np.uint8).reshape(210, 160, 3)
+        frame = np.zeros((210, 160, 3), np.uint8)
+        frame[30:180] = (92, 186, 92)
+        down, right = self.count * 7 % 140, self.count * 5 % 150
+        frame[32 + down : 40 + down, right : right + 8] = (213, 130, 74)
+        frame[195:200, : self.count % 160] = (236, 236, 236)
+        return frame
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
-        return self.frames[0].copy(), {}
+        return self.frame(), {}
 
     def step(self, action: Any) -> Any:
         self.count += 1
-        frame = self.frames[self.count % 16].copy()
-        frame[0, 0] = (self.count % 256, self.count // 256 % 256, 7)  # no two alike
-        return frame, 0.0, False, self.count % EPISODE_STEPS == 0, {}
+        return self.frame(), 0.0, False, self.count % EPISODE_STEPS == 0, {}
 
 
 def cart_pole(limit: int = EPISODE_STEPS) -> gymnasium.Env[Any, Any]:
@@ -331,7 +332,23 @@ def play(kind: type[Recorder], world: str, steps: int, seed: int) -> Played:
 
 
 def stored_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes in use in the files there.
+
+    DuckDB writes the last part of a table anew at each checkpoint and uses the old blocks again
+    later; those that are free are not counted. There are no more of them than one such part.
+    """
+    return sum(used_bytes(path) for path in folder.rglob("*") if path.is_file())
+
+
+def used_bytes(path: Path) -> int:
+    if path.suffix != ".duckdb":
+        return path.stat().st_size
+    import duckdb
+
+    with duckdb.connect(str(path), read_only=True) as store:
+        query = "SELECT used_blocks * block_size FROM pragma_database_size()"
+        ((used,),) = store.execute(query).fetchall()
+    return int(used)
 
 
 def measure_size(recorder: str, world: str, steps: int) -> dict[str, float]:
@@ -344,18 +361,17 @@ def measure_size(recorder: str, world: str, steps: int) -> dict[str, float]:
 def measure_load(recorder: str, episodes: int) -> dict[str, float]:
     """Seconds to open what was recorded and judge each episode's final state with one check."""
     result: dict[str, float] = {}
-    for judge in JUDGES[recorder]:
-        for amount in (len(LENGTHS), episodes):  # the first run imports what is needed
-            with tempfile.TemporaryDirectory() as folder:
-                record_many(recorder, Path(folder), amount)
+    for amount in (len(LENGTHS), episodes):  # the first time imports what is needed
+        with tempfile.TemporaryDirectory() as folder:
+            record_many(recorder, Path(folder), amount)
+            expected = sum(LENGTHS[i % len(LENGTHS)] > ROW_JUDGED for i in range(amount))
+            for judge in JUDGES[recorder]:
                 gc.collect()
-                cpu, wall = time.process_time(), time.perf_counter()
+                started = time.process_time()
                 passed = judge(Path(folder))
-                result[judge.__name__] = time.process_time() - cpu
-                result[judge.__name__ + "_wall"] = time.perf_counter() - wall
-            expected = sum(LENGTHS[i % len(LENGTHS)] >= ROW_JUDGED + 1 for i in range(amount))
-            if passed != expected:
-                raise AssertionError(f"{judge.__name__}: {passed} passed, not {expected}")
+                result[judge.__name__] = time.process_time() - started
+                if passed != expected:
+                    raise AssertionError(f"{judge.__name__}: {passed} passed, not {expected}")
     return result
 
 
@@ -518,8 +534,8 @@ def rows(quick: bool) -> list[Row]:
     judged = ("judge_envbench", "judge_multivon")
     in_sql = ("judge_sql", "judge_multivon")
     table += [
-        Row("load 1,000 episodes, one check", "load", load, judged, "s", 1, "≤ 0.2 s", rounds=3),
-        Row("same, the check in SQL", "load", load, in_sql, "s", 1, "≤ 0.05 s", rounds=3),
+        Row("load 1,000 episodes, one check", "load", load, judged, "s", 1, "≤ 0.2 s", rounds=2),
+        Row("same, the check in SQL", "load", load, in_sql, "s", 1, "≤ 0.05 s", rounds=2),
         Row(
             *("memory, 100,000-step episode", "memory", memory, ("bytes",), "MB", 1e-6),
             *("≤ 100 MB", every),
@@ -555,7 +571,7 @@ def main() -> None:
 def argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smoke run")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers-python", default=sys.executable)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser
