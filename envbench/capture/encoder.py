@@ -224,7 +224,8 @@ class EpisodeEncoder:
         columns.error = [None] * seen.n
         for i, of_step in errors.items():
             columns.error[i] = _step_error(of_step, found)
-        self._keep_arrays(found.arrays, part)
+        if self.header.capture_steps:
+            self._keep_arrays(found.arrays, part)
         self._n_steps += len(part.columns)
         self._note_unfaithful()
         return [(first + i, error) for i, of_step in errors.items() for error in of_step]
