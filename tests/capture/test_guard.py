@@ -9,7 +9,7 @@ import threading
 import traceback
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -93,7 +93,7 @@ class Real(gymnasium.Env[Any, Any]):
 
     @property
     def temperature(self) -> int:
-        if self.level > 100:
+        if self.level in (8, 101):
             self.fail()
         return 20 + self.level
 
@@ -165,7 +165,7 @@ FOLLOWED = {
 
 def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What can be read from an object, by attribute or item."""
-    if isinstance(value, (dict, types.MappingProxyType)):
+    if isinstance(value, Mapping):  # the variables of a frame are none of dict's from 3.13 on
         for key, item in list(value.items()):
             yield f"[{key!r:.40}]", item
     elif isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -178,8 +178,8 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     for name in FOLLOWED.get(type(value)) or () if type(value) in FOLLOWED else dir(value):
         try:
             yield f".{name}", getattr(value, name)
-        except Exception as error:  # what an attribute raises can be followed too
-            yield f".{name}!", error
+        except Exception:  # its traceback is of this search, not of the agent
+            continue
 
 
 def running_frames() -> frozenset[types.FrameType]:
@@ -208,6 +208,7 @@ def everything_from(env: Any) -> dict[str, Any]:
     for action in range(1, 7):
         got[f"raised {action}"] = raised(env.step, action)
     env.step(7)
+    got["property"] = raised(getattr, env, "temperature")
     return got
 
 
@@ -234,6 +235,7 @@ def test_nothing_the_agent_holds_leads_to_the_recorder_or_past_the_guard(capture
         return "done"
 
     episode = capture(Real, agent, expose=("action_masks", "temperature"), max_steps=9)
+    assert [error for error in episode.errors if error["phase"] == "interaction"] == []
     assert found == []
     assert checked == [len(held)]
     assert type(held["limit"]) is StepLimit
