@@ -50,9 +50,22 @@ def test_the_gate_is_valid_shell_that_stops_at_the_first_failure() -> None:
 
 
 def test_pictures_and_files_that_the_readme_names_exist() -> None:
-    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", README) + re.findall(r' src="([^"]+)"', README)
     missing = [t for t in targets if not t.startswith("https://") and not (ROOT / t).exists()]
     assert missing == []
+
+
+def test_the_readmes_code_runs_as_one_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    exec("\n".join(blocks), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "terminated [0, 4, 8, 9, 10, 14, 15]",
+        "accept",
+        "3 episodes",
+    ]
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", "1 failed"), ("", "1 skipped")])
