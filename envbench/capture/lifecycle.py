@@ -190,9 +190,8 @@ class _Keeping:
         """Wait until the episode is committed; return what went wrong."""
         if self._sink is None:
             return None
-        sink, self._sink = self._sink, None
         try:
-            release(sink)
+            release(self._sink)
         except WriteFailed as failure:
             return failure
         return None

@@ -45,6 +45,9 @@ QUEUE_BYTES = 32_000_000
 TOGETHER = 64
 """How many parts are written in one transaction at most."""
 
+TOGETHER_BYTES = 4_000_000
+"""How much is: encoded, a part takes several times what it does in the queue."""
+
 SETTLE_SECONDS = 0.5
 """How long after its end an episode is kept open for steps taken after the end, to count them."""
 
@@ -107,6 +110,7 @@ class Sink:
         self._idle = False
         self._settling = 0
         self._stopping = False
+        self._until = 0
         self._stopped = False
         self._open: dict[str, Recorder] = {}
         self._ended: dict[str, tuple[float, Callable[[], None]]] = {}
@@ -134,7 +138,7 @@ class Sink:
         Raises:
             StoreClosed: when the target was closed.
         """
-        if self.closed:
+        if self.closed or self._stopping:
             raise StoreClosed(
                 f"{self.backend.name} was closed: connect to it again, and wrap the environment"
                 " again to record into it"
@@ -332,6 +336,8 @@ class Sink:
             return
         self.wait()
         with self._changed:
+            # other threads may go on without end: what they bring from now on is theirs to keep
+            self._until = max(self._until, self._taken)
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
@@ -382,13 +388,25 @@ class Sink:
                 self._finish_dropped()
                 now = time.monotonic()
                 self._finish([key for key, (at, _) in list(self._ended.items()) if at <= now])
-                if self._queue:
-                    return [self._queue.popleft() for _ in range(min(TOGETHER, len(self._queue)))]
+                ready = min(TOGETHER, len(self._queue))
+                if self._stopping:
+                    ready = min(ready, self._until - self._done)
+                if ready > 0:
+                    return self._together(ready)
                 if self._stopping or self._unused:
                     return []
                 self._idle = True
                 self._changed.wait(self._patience(now))
                 self._idle = False
+
+    def _together(self, most: int) -> list[_Item]:
+        """The next parts to write in one transaction: small ones, or one large one."""
+        items = [self._queue.popleft()]
+        size = items[0].weight
+        while len(items) < most and size + self._queue[0].weight <= TOGETHER_BYTES:
+            items.append(self._queue.popleft())
+            size += items[-1].weight
+        return items
 
     def _patience(self, now: float) -> float:
         """Seconds until there may be work that nobody tells of."""
@@ -418,12 +436,10 @@ class Sink:
     def _keep_here(self) -> None:
         """Keep what is queued in the caller's thread, when the writer has stopped."""
         with handing_over(), self._keeping:
-            while True:
+            for _ in range(len(self._queue)):
                 with self._changed:
-                    if not self._queue:
-                        return
-                    item = self._queue.popleft()
-                self._keep([item])
+                    items = [self._queue.popleft()] if self._queue else []
+                self._keep(items)
 
     def _keep(self, items: list[_Item]) -> None:
         try:
@@ -662,14 +678,18 @@ def _open_sink(target: Target, key: tuple[str, Any]) -> Sink:
     return sink
 
 
+_OF_PART = 4_000
+"""Bytes that a part takes beside its steps: recorder, encoder, header (measured)."""
+
+
 def _raw_weight(raw: RawPart) -> int:
     """About how many bytes a part takes, from a sample of its steps."""
     reset = 0 if raw.reset is None or raw.reset.state.body is None else len(raw.reset.state.body)
     n = len(raw.steps)
     if not n:
-        return 500 + reset
+        return _OF_PART + reset
     sample = raw.steps[:: max(1, n // 16)]
-    return 500 + reset + n * sum(map(weight, sample)) // len(sample)
+    return _OF_PART + reset + n * sum(map(weight, sample)) // len(sample)
 
 
 def _part_weight(part: EpisodePart) -> int:
@@ -678,7 +698,7 @@ def _part_weight(part: EpisodePart) -> int:
     texts = sum(len(text) for text in columns.observation if text is not None)
     texts += sum(len(text) for text in columns.info if text is not None)
     bodies = sum(len(body) for _, _, body in part.states) + sum(map(len, part.arrays.values()))
-    return 500 * (1 + len(columns)) + texts + bodies
+    return _OF_PART + 500 * len(columns) + texts + bodies
 
 
 def _no_cleanup(recorder: Recorder) -> dict[str, Json] | None:

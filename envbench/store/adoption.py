@@ -142,9 +142,14 @@ class _Adoption:
         if known:
             self._compare(episode_id, files, parts, *known[0])
             return
+        if all(map(_is_marker, parts)):
+            for file in files:
+                file.path.unlink(missing_ok=True)
+            return
         last, fitting = self._fitting(episode_id, parts)
         reason = "" if len(fitting) == len(parts) else f"the part after step {last} is missing"
-        if fitting and not (fitting[0].opening or fitting[0].seal or self._has_header(episode_id)):
+        begun = self._has_header(episode_id) or any(part.opening or part.seal for part in fitting)
+        if not begun:
             reason, fitting = "its first part is missing", []
         if fitting:
             with self.store.cursor() as cursor:
@@ -255,6 +260,12 @@ def _rows(store: Store, query: str, parameters: list[Any] | None = None) -> list
 def _may_go_on(files: list[SpillFile]) -> bool:
     """Whether an unsealed episode belongs to a process that may be writing it."""
     return not any(file.sealed for file in files) and files[-1].may_go_on
+
+
+def _is_marker(part: EpisodePart) -> bool:
+    """Whether a part only says that its episode goes on elsewhere."""
+    held = (part.states, part.arrays, part.audit, part.opening, part.seal)
+    return not len(part.columns) and not any(held)
 
 
 def _steps_of(seal: Seal) -> int | None:
