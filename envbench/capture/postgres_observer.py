@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import psycopg
 
@@ -71,12 +71,13 @@ class PostgresObserver:
         self.timeout = timeout
         self._conninfo = conninfo
         self._selection = Selection(include, exclude)
+        self._expected: list[Table] = []
         self._last = self._start()
 
     def __call__(self) -> dict[str, list[Row]]:
         """The committed state now: `{table: [row, …]}`."""
         with connected(self._conninfo, self.timeout) as connection:
-            tables = snapshot(connection, self.timeout, self._chosen)
+            tables = self._snapshot(connection, self._chosen)
             return {table.name: read_rows(connection, self._only(table)) for table in tables}
 
     @property
@@ -112,7 +113,7 @@ class PostgresObserver:
         unrecorded.
         """
         with connected(self._conninfo, self.timeout) as connection:
-            tables = snapshot(connection, self.timeout, self._chosen)
+            tables = self._snapshot(connection, self._chosen)
             events, self._last = read_audit(
                 connection, self.schema, tables, self._selection, self._last
             )
@@ -148,13 +149,16 @@ class PostgresObserver:
     def _start(self) -> Reading | None:
         try:
             with connected(self._conninfo, self.timeout) as connection:
-                return start(
-                    connection,
-                    self.schema,
-                    snapshot(connection, self.timeout, self._there),
-                )
+                tables = self._snapshot(connection, self._there)
+                return start(connection, self.schema, tables)
         except psycopg.OperationalError:
             return None  # the factory may make the database; if not, the first reading says so
+
+    def _snapshot(
+        self, connection: Connection, choose: Callable[[Connection], list[Table]]
+    ) -> list[Table]:
+        self._expected = snapshot(connection, self.timeout, choose, self._expected)
+        return self._expected
 
     def _chosen(self, connection: Connection) -> list[Table]:
         """The tables to read, with all their columns."""

@@ -19,7 +19,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Row: TypeAlias = dict[str, Any]
 
 _TEXT_ARRAY, _TEXT = 1009, 25  # as list_tables reads them
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,35 +118,35 @@ def _exact() -> AdaptersMap:
 
 
 def snapshot(
-    connection: Connection, timeout: float, choose: Callable[[Connection], list[Table]]
+    connection: Connection,
+    timeout: float,
+    choose: Callable[[Connection], list[Table]],
+    expected: Iterable[Table] = (),
 ) -> list[Table]:
     """Begin a transaction that sees one state of the database, and choose the tables to read in it.
 
     A table that is truncated or rewritten meanwhile would show that through an older snapshot, so
-    they are locked against it before the snapshot is taken. That keeps no reader or writer waiting.
+    they are locked against it before the snapshot is taken: those expected, and when there turn out
+    to be others, once more. The lock keeps no reader and no writer waiting.
     """
     for _ in range(_ATTEMPTS):
-        known = {table.oid: table for table in choose(connection) if table.stored}
-        locks = [sql.SQL(", ").join([table.source for table in known.values()])] if known else []
+        locked = {table.oid: table.source for table in expected if table.stored}
+        begin = [
+            sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            # a policy that would hide rows is an error
+            *settings(timeout, row_security="off"),
+        ]
+        if locked:
+            names = sql.SQL(", ").join(locked.values())
+            begin.append(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
         try:
-            connection.execute(
-                sql.SQL("; ").join(
-                    [
-                        sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-                        # a policy that would hide rows is an error
-                        *settings(timeout, row_security="off"),
-                        *(
-                            sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names)
-                            for names in locks
-                        ),
-                    ]
-                )
-            )
+            connection.execute(sql.SQL("; ").join(begin))
             tables = choose(connection)
-        except psycopg.errors.UndefinedTable:
-            tables = None
-        if tables is not None and all(table.oid in known for table in tables if table.stored):
-            return tables
+            if all(table.oid in locked for table in tables if table.stored):
+                return tables
+            expected = tables
+        except (psycopg.errors.UndefinedTable, psycopg.errors.WrongObjectType):
+            expected = ()
         connection.execute("ROLLBACK")
     msg = f"tables of {connection.info.dbname!r} come and go faster than they can be read"
     raise RuntimeError(msg)

@@ -98,6 +98,6 @@ def execute(conninfo: str, *statements: str) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     with psycopg.connect(conninfo, autocommit=True) as connection:
         for statement in statements:
-            cursor = connection.execute(statement)  # type: ignore[arg-type]
+            cursor = connection.execute(statement)
             rows = cursor.fetchall() if cursor.description else []
     return rows
