@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from envbench.capture import capture_episodes, recorder
+from envbench.capture import capture_episodes, recorder, sink
 from envbench.capture.provenance import Provenance
 from envbench.capture.recorder import NOTHING, Header, RawPart, Recorder, hold
 from envbench.evidence import EpisodeEvidence, EvalCase
@@ -410,19 +410,29 @@ def test_a_long_episode_in_parts_is_the_same_evidence_as_in_one(
 
 
 @pytest.mark.slow
-def test_a_long_episode_is_captured_in_little_memory(store: Store) -> None:
-    wrapped = capture_episodes(Counting(100_000), exporter=store)
-    wrapped.reset()
-    tracemalloc.start()
-    try:
-        count(wrapped, 100_000)
-        wrapped.flush()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    wrapped.close()
-    assert list(store.episodes())[-1].data["totals"]["steps"] == 100_000
-    assert peak < 60_000_000
+def test_a_long_episode_is_captured_in_memory_that_does_not_grow_with_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "PART_STEPS", 500)
+    monkeypatch.setattr(sink, "QUEUE_BYTES", 1_000_000)
+    monkeypatch.setattr(sink, "TOGETHER_BYTES", 500_000)
+
+    def peak(steps: int) -> int:
+        wrapped = capture_episodes(Counting(steps), exporter=store)
+        wrapped.reset()
+        tracemalloc.start()
+        try:
+            count(wrapped, steps)
+            wrapped.flush()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            wrapped.close()
+
+    peak(1_000)
+    short, long = peak(8_000), peak(32_000)
+    assert list(store.episodes())[-1].data["totals"]["steps"] == 32_000
+    assert long < 1.3 * short + 1_000_000
 
 
 def test_a_recorder_never_holds_more_than_a_part(
