@@ -319,13 +319,13 @@ def test_parts_are_handed_over_when_much_is_held(
 def test_large_things_anywhere_count_as_much(
     parts: list[RawPart], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "PART_BYTES", 1_000_000)
-    large = np.zeros(20_000, np.uint8)
-    text = "x" * 20_000
+    monkeypatch.setattr(recorder, "PART_BYTES", 200_000)
+    large = np.zeros(4_000, np.uint8)
+    text = "x" * 4_000
     results: dict[str, Any] = {
         "nested": ({"a": [large]}, 0.0, False, False, {}),
         "info": (0, 0.0, False, False, {"text": text}),
-        "dataclass": (0, 0.0, False, False, {"r": Record(list(range(10_000)))}),
+        "dataclass": (0, 0.0, False, False, {"r": Record(list(range(2_000)))}),
         "array in a dataclass": (0, 0.0, False, False, {"r": Point(large, {1, 2})}),
         "object array": (0, 0.0, False, False, {"r": np.array([large], dtype=object)}),
     }
@@ -333,7 +333,7 @@ def test_large_things_anywhere_count_as_much(
         parts.clear()
         holding = Recorder(header(), lambda of, part: parts.append(part))
         holding.reset(lambda: (0, {}))
-        for i in range(300):
+        for i in range(200):
             holding.step(i, lambda action, result=result: result)
         holding.finish("policy_stop")
         assert max(len(part.steps) for part in parts) <= 130, name
@@ -395,14 +395,18 @@ def test_a_long_episode_in_parts_is_the_same_evidence_as_in_one(
         assert kept.final_state["rows"][0] == {"id": 0, "n": 12_000}
         assert kept.states[12_000]["rows"][3] == {"id": 3, "n": 11_900}
         assert len(kept.states) == 12_001
-        steps = kept.steps
-        assert [steps[i].observation.tolist() for i in (0, 4_999, 5_000, 11_999)] == [
-            [1.0, 0.5],
-            [5_000.0, 2_500.0],
-            [5_001.0, 2_500.5],
-            [12_000.0, 6_000.0],
+        # a part ends after each 5,000 steps
+        rows = store.sql(
+            "SELECT observation::VARCHAR, reward, info::VARCHAR FROM steps WHERE episode_id = ?"
+            " AND step_index IN (1, 5000, 5001, 12000) ORDER BY step_index",
+            [kept.episode_id],
+        ).fetchall()
+        assert rows == [
+            ("[[1.0,0.5]]", 0.125, '{"n":1}'),
+            ("[[5000.0,2500.0]]", 625.0, '{"n":5000}'),
+            ("[[5001.0,2500.5]]", 625.125, '{"n":5001}'),
+            ("[[12000.0,6000.0]]", 1500.0, '{"n":12000}'),
         ]
-        assert (steps[7_777].reward, steps[7_777].info) == (972.25, {"n": 7_778})
         monkeypatch.setattr(recorder, "PART_STEPS", 1_000_000)
         monkeypatch.setattr(recorder, "PART_BYTES", 10**12)
         whole = record(None)
