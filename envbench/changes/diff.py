@@ -7,14 +7,14 @@ that appears, vanishes or changes type is one difference at the node, and none b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
 from envbench.changes.paths import Path, RowDigest, RowKey, Segment, key_value, row_digest
-from envbench.changes.tables import Keys, is_object, is_table
+from envbench.changes.tables import Keys, by_key, is_object, is_table
 from envbench.evidence.portable import Json, canonical
 from envbench.evidence.tagged import ABSENT
 
@@ -36,20 +36,6 @@ class Difference:
         if self.before is ABSENT:
             return "add"
         return "remove" if self.after is ABSENT else "edit"
-
-
-class KeyBroken(Exception):
-    """A table's key is not unique or null in a later state.
-
-    Attributes:
-        path: the table.
-        reason: what is wrong with the key.
-    """
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(reason)
-        self.path = path
-        self.reason = reason
 
 
 def compare(before: Value, after: Value, keys: Keys, path: Path = ()) -> list[Difference]:
@@ -84,7 +70,7 @@ def value_at(state: Value, path: Path) -> Value:
 
 def normal(value: Json) -> bytes:
     """The form in which two values are equal when they are so with their tables unordered."""
-    if type(value) in (dict, list) and _holds_table(value):
+    if type(value) in (dict, list) and holds_table(value):
         return canonical(_unordered(value))
     return row_text(value)
 
@@ -98,6 +84,17 @@ def row_text(value: Json) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # an integer beyond 64 bits
         return canonical(value)
+
+
+def holds_table(value: Json) -> bool:
+    """Whether a table stands anywhere in a value; a tagged value is one whole."""
+    if is_object(value):
+        return any(type(item) in (dict, list) and holds_table(item) for item in value.values())
+    if type(value) is list:
+        return is_table(value) or any(
+            type(item) in (dict, list) and holds_table(item) for item in value
+        )
+    return False
 
 
 Emit: TypeAlias = Callable[[Difference], None]
@@ -135,7 +132,11 @@ def _compare_lists(
 ) -> None:
     tables = is_table(before), is_table(after)
     if (tables[0] or not before) and (tables[1] or not after):
-        compare_rows(rows_of(before), rows_of(after), keys, path, emit)
+        key = keys.of(path)
+        if key is None:
+            _compare_multisets(before, after, path, emit)
+        else:
+            _compare_keyed(before, after, key, keys, path, emit)
     elif any(tables):
         # from a table to a list of something else: another type of node
         emit(Difference(path, before, after))
@@ -149,57 +150,33 @@ def _compare_lists(
             emit(Difference((*path, i), ABSENT, after[i]))
 
 
-def rows_of(table: list[Json]) -> list[tuple[bytes, Json]]:
-    """The rows of a table, each with the text under which two are equal."""
-    return [(normal(row), row) for row in table]
-
-
-def compare_rows(
-    before: list[tuple[bytes, Json]],
-    after: list[tuple[bytes, Json]],
-    keys: Keys,
-    path: Path,
-    emit: Emit,
+def _compare_keyed(
+    before: list[Json], after: list[Json], key: str, keys: Keys, path: Path, emit: Emit
 ) -> None:
-    """Compare two tables, given as rows with their texts; see `compare`."""
-    key = keys.of(path)
-    if key is None:
-        _compare_multisets(before, after, path, emit)
-        return
-    old, new = _by_key(before, key, path), _by_key(after, key, path)
-    for value, (text, row) in old.items():
+    old, new = by_key(before, key, path), by_key(after, key, path)
+    for value, row in old.items():
         at: Path = (*path, RowKey(key, value))
         if value not in new:
             emit(Difference(at, row, ABSENT))
-        elif new[value][0] != text:
-            compare_objects(row, new[value][1], keys, at, emit)
-    for value, (_, row) in new.items():
+        elif row_text(row) != row_text(new[value]):
+            compare_objects(row, new[value], keys, at, emit)
+    for value, row in new.items():
         if value not in old:
             emit(Difference((*path, RowKey(key, value)), ABSENT, row))
 
 
-def _by_key(
-    rows: list[tuple[bytes, Json]], key: str, path: Path
-) -> dict[bytes, tuple[bytes, Json]]:
-    found: dict[bytes, tuple[bytes, Json]] = {}
-    for text, row in rows:
-        value = key_value(row.get(key))
-        if value is None:
-            raise KeyBroken(path, "is null or missing in a row")
-        if value in found:
-            raise KeyBroken(path, f"is {value.decode()} in two rows")
-        found[value] = (text, row)
-    return found
-
-
-def _compare_multisets(
-    before: list[tuple[bytes, Json]], after: list[tuple[bytes, Json]], path: Path, emit: Emit
-) -> None:
+def _compare_multisets(before: list[Json], after: list[Json], path: Path, emit: Emit) -> None:
     old, new = _counted(before), _counted(after)
     for text in dict.fromkeys((*old, *new)):
-        if old.get(text, (0, None))[0] != new.get(text, (0, None))[0]:
-            at: Path = (*path, digest_of((old.get(text) or new[text])[1]))
-            emit(Difference(at, _times(old, text), _times(new, text)))
+        was, n_was = old.get(text, (None, 0))
+        now, n_now = new.get(text, (None, 0))
+        if n_was != n_now:
+            emit(count_difference(path, was if n_was else now, n_was, n_now))
+
+
+def count_difference(path: Path, row: Json, before: int, after: int) -> Difference:
+    """The difference of a row that is there so many times in a table without a key."""
+    return Difference((*path, digest_of(row)), _times(row, before), _times(row, after))
 
 
 def digest_of(row: Json) -> RowDigest:
@@ -207,19 +184,18 @@ def digest_of(row: Json) -> RowDigest:
     return row_digest(canonical(_unordered(row)))
 
 
-def _counted(rows: list[tuple[bytes, Json]]) -> dict[bytes, tuple[int, Json]]:
-    found: dict[bytes, tuple[int, Json]] = {}
-    for text, row in rows:
-        count, first = found.get(text, (0, row))
-        found[text] = (count + 1, first)
+def _counted(rows: list[Json]) -> dict[bytes, tuple[Json, int]]:
+    """Distinct rows with how often they are there, by the text under which two are equal."""
+    found: dict[bytes, tuple[Json, int]] = {}
+    for row in rows:
+        text = normal(row)
+        first, count = found.get(text, (row, 0))
+        found[text] = (first, count + 1)
     return found
 
 
-def _times(rows: Mapping[bytes, tuple[int, Json]], text: bytes) -> Value:
-    if text not in rows:
-        return ABSENT
-    count, row = rows[text]
-    return {"row": row, "count": count}
+def _times(row: Json, count: int) -> Value:
+    return {"row": row, "count": count} if count else ABSENT
 
 
 def _member(value: Value, segment: Segment) -> Value:
@@ -228,10 +204,10 @@ def _member(value: Value, segment: Segment) -> Value:
         return value.get(segment, ABSENT) if is_object(value) else ABSENT
     if type(value) is not list:
         return ABSENT
+    if is_table(value) == (kind is int):  # the rows of a table have no positions
+        return ABSENT
     if kind is int:
         return value[segment] if segment < len(value) else ABSENT  # type: ignore[operator, index]
-    if not is_table(value):
-        return ABSENT
     if kind is RowKey:
         name, wanted = segment.name, segment.value  # type: ignore[union-attr]
         for row in value:
@@ -242,9 +218,9 @@ def _member(value: Value, segment: Segment) -> Value:
 
 
 def _counted_row(table: list[Json], segment: RowDigest) -> Value:
-    for count, row in _counted(rows_of(table)).values():
+    for row, count in _counted(table).values():
         if digest_of(row) == segment:
-            return {"row": row, "count": count}
+            return _times(row, count)
     return ABSENT
 
 
@@ -257,17 +233,6 @@ def _same(value: Value, other: Value) -> bool:
     if type(value) is float:
         return repr(value) == repr(other)  # 0.0 and -0.0 are equal, and are not the same
     return bool(value == other)
-
-
-def _holds_table(value: Json) -> bool:
-    """Whether a table stands anywhere in a value; a tagged value is one whole."""
-    if is_object(value):
-        return any(type(item) in (dict, list) and _holds_table(item) for item in value.values())
-    if type(value) is list:
-        return is_table(value) or any(
-            type(item) in (dict, list) and _holds_table(item) for item in value
-        )
-    return False
 
 
 def _unordered(value: Json) -> Json:

@@ -1,34 +1,39 @@
 """The history of an episode's state: every change, and whether and when it was undone.
 
-States are seen one after another in canonical form. The text of a part of the state that did not
-change is only compared; of a table whose text did, the rows that are new or gone are found by set
-difference of their texts, and only those are parsed.
+States are seen one after another in canonical form. The text of a member that did not change is
+only compared. Of a table whose text did, the rows between the first and the last that differ are
+told apart in the text, and only those that are new or gone are parsed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from envbench.changes.diff import (
     Difference,
-    KeyBroken,
     Value,
     compare,
     compare_objects,
-    digest_of,
+    count_difference,
+    holds_table,
     normal,
     value_at,
 )
-from envbench.changes.paths import Path, RowKey, key_value, pointer
-from envbench.changes.tables import Keys, is_object
+from envbench.changes.paths import Path, RowDigest, RowKey, key_value, pointer
+from envbench.changes.tables import KeyBroken, Keys, by_key, is_object, is_table
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
-from envbench.evidence.tagged import ABSENT
+from envbench.evidence.tagged import ABSENT, TAG
 
 Sections = Mapping[str, bytes]
-"""A state as the canonical JSON of each of its members."""
+"""A state as the canonical JSON of each of its members.
+
+A state that is one tagged value, such as a dict with integers for keys, is given so too; it has no
+members and changes as a whole.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +135,9 @@ class History:
     def _see(self, step: int, state: Sections) -> None:
         if self._last is None:
             self._parts = {name: _Part(text) for name, text in state.items()}
-            self.keys.choose({name: part.value for name, part in self._parts.items()})
-            for name, part in self._parts.items():
-                part.index((name,), self.keys)
+            if TAG not in state:
+                for name, part in self._parts.items():
+                    self._meet(name, part)
             self._initial = {name: part.copy() for name, part in self._parts.items()}
         else:
             differences = self._differences(state)
@@ -140,27 +145,45 @@ class History:
                 self._record(step, differences)
         self._last = step
 
+    def _meet(self, name: str, part: _Part) -> None:
+        """Take in a member that was not there before."""
+        if part.text[:1] in b"[{":
+            self.keys.choose({name: part.value})
+            self.keys.require((name,), part.value)
+            part.index((name,), self.keys)
+
     def _differences(self, state: Sections) -> list[Difference]:
         """What differs from the state before; the parts become those of the new state."""
+        if TAG in state or TAG in self._parts:
+            return self._difference_of_wholes(state)
         found: list[Difference] = []
         parts = {}
         for name, text in state.items():
             old = self._parts.get(name)
-            if old is not None and old.text == text:
-                parts[name] = old
-                continue
-            new = parts[name] = _Part(text)
             if old is None:
-                self.keys.choose({name: new.value})
-                new.index((name,), self.keys)
+                new = parts[name] = _Part(text)
+                self._meet(name, new)
                 found.append(Difference((name,), ABSENT, new.value))
+            elif old.text == text:
+                parts[name] = old
             else:
+                new = parts[name] = _Part(text)
                 found += _differences_of((name,), old, new, self.keys)
-        for name, old in self._parts.items():
-            if name not in state:
-                found.append(Difference((name,), old.value, ABSENT))
+        if len(parts) != len(self._parts) or found:
+            for name, old in self._parts.items():
+                if name not in state:
+                    found.append(Difference((name,), old.value, ABSENT))
         self._parts = parts
         return found
+
+    def _difference_of_wholes(self, state: Sections) -> list[Difference]:
+        old, self._parts = self._parts, {name: _Part(text) for name, text in state.items()}
+        if {name: part.text for name, part in old.items()} == state:
+            return []
+        if TAG not in state:
+            for name, part in self._parts.items():
+                self._meet(name, part)
+        return [Difference((), _value_in(old, ()), _value_in(self._parts, ()))]
 
     def _record(self, step: int, differences: list[Difference]) -> None:
         assert self._last is not None
@@ -187,10 +210,12 @@ class History:
         path = difference.path
         if path in self._waiting:
             self._settle(step, path, difference.after)
-        for length in range(1, len(path)):  # what stands above it has changed as a whole
+        for length in range(len(path)):  # what stands above it has changed as a whole
             if path[:length] in self._waiting:
                 self._settle(step, path[:length], self._value(path[:length]))
-        for at in list(self._waiting_below.get(path, ())):  # it came or went with all below it
+        # it came or went with all below it
+        below = self._waiting_below.get(path, ()) if path else [at for at in self._waiting if at]
+        for at in list(below):
             self._settle(step, at, self._value(at))
 
     def _settle(self, step: int, path: Path, value: Value) -> None:
@@ -225,6 +250,15 @@ def derive(
     return history
 
 
+def sections_in(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Sections]]:
+    """States given as (index, canonical JSON), as `History.see` takes them."""
+    last, sections = b"", {}
+    for index, text in texts:
+        if text != last:  # many steps leave the state as it was
+            last, sections = text, sections_of(parse(text))
+        yield index, sections
+
+
 def changes_of(episode: EpisodeEvidence) -> list[Change]:
     """Every change of an episode's state, in order of steps, then paths."""
     return history_of(episode).changes()
@@ -232,8 +266,7 @@ def changes_of(episode: EpisodeEvidence) -> list[Change]:
 
 def history_of(episode: EpisodeEvidence) -> History:
     """The history of an episode, derived from its states under its recorded keys."""
-    states = ((index, sections_of(parse(text))) for index, text in episode.state_texts())
-    return derive(states, episode.data["row_keys"])
+    return derive(sections_in(episode.state_texts()), episode.data["row_keys"])
 
 
 def diff(
@@ -303,17 +336,19 @@ class _Part:
 
     Attributes:
         text: canonical JSON.
-        rows: of a table whose rows could be told apart in the text, the texts of all its rows.
-        by_key: of such a table with a key, the text of each row by the value of its key. It is
-            handed on from state to state, and true of the latest.
+        by_key: of a table with a key whose rows can be told apart in the text, the text of each
+            row by the value of its key.
+        counts: of such a table without a key, how often each row's text is there.
+
+    Both are handed on from state to state, and true of the latest.
     """
 
-    __slots__ = ("_value", "by_key", "rows", "text")
+    __slots__ = ("_value", "by_key", "counts", "text")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.rows: set[bytes] | None = None
         self.by_key: dict[bytes, bytes] | None = None
+        self.counts: Counter[bytes] | None = None
         self._value: Any = _UNPARSED
 
     @property
@@ -331,23 +366,20 @@ class _Part:
         return part
 
     def index(self, path: Path, keys: Keys) -> None:
-        """Tell the rows of a table apart, when its text allows it."""
-        pieces = _split(self.text)
-        if pieces is None or len(pieces) != len(self.value):
+        """Tell the rows of a table apart, when its text allows it.
+
+        As many pieces as rows means that every cut is between two rows.
+        """
+        if not is_table(self.value):
             return
-        rows = set(pieces)
-        if len(rows) != len(pieces):
+        pieces = self.text[2:-2].split(b"},{")
+        if len(pieces) != len(self.value):
             return
         key = keys.of(path)
         if key is not None:
-            by_key = {}
-            for piece, row in zip(pieces, self.value, strict=True):
-                value = key_value(row.get(key))
-                if value is None or value in by_key:
-                    return
-                by_key[value] = piece
-            self.by_key = by_key
-        self.rows = rows
+            self.by_key = dict(zip(by_key(self.value, key, path), pieces, strict=True))
+        elif not any(map(holds_table, self.value)):  # else two texts may be one row
+            self.counts = Counter(pieces)
 
 
 _UNPARSED = object()
@@ -355,82 +387,93 @@ _UNPARSED = object()
 
 def _differences_of(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Difference]:
     """The differences of one member of the state."""
-    pieces = None if old.rows is None else _split(new.text)
-    if pieces is not None:
-        found = _row_differences(path, old, new, pieces, keys)
-        if found is not None:
-            return found
-    keys.choose(_nest(path, new.value))
-    found = compare(old.value, new.value, keys, path)
-    new.index(path, keys)
+    found = None
+    if old.by_key is not None or old.counts is not None:
+        found = _row_differences(path, old, new, keys)
+    if found is None:
+        keys.choose(_nest(path, new.value))
+        found = compare(old.value, new.value, keys, path)
+        new.index(path, keys)
+    for difference in found:
+        if type(difference.after) in (dict, list):
+            row = isinstance(difference.path[-1], RowDigest)
+            keys.require(difference.path, difference.after["row"] if row else difference.after)
     return found
 
 
-def _row_differences(
-    path: Path, old: _Part, new: _Part, pieces: list[bytes], keys: Keys
-) -> list[Difference] | None:
+def _row_differences(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Difference] | None:
     """The differences of a table by the texts of its rows, or None when these do not tell.
 
-    A split inside a row's text or a nested list leaves a piece that is no object, and such a piece
+    A cut inside a row's text or a nested list leaves a piece that is no object, and such a piece
     is not among the old ones, so that parsing the new ones is proof enough.
     """
-    assert old.rows is not None
-    rows = set(pieces)
-    if len(rows) != len(pieces):
+    pieces = _pieces_that_differ(old.text, new.text)
+    if pieces is None:
         return None
+    gone, come = Counter(pieces[0]), Counter(pieces[1])
     try:
-        gone = [(piece, _row(piece)) for piece in old.rows - rows]
-        come = [(piece, _row(piece)) for piece in rows - old.rows]
+        rows = {piece: _row(piece) for piece, _ in gone.items() ^ come.items()}
     except ValueError:
         return None
-    if any(type(value) in (dict, list) for _, row in come for value in row.values()):
-        keys.choose(_nest(path, [row for _, row in come]))
-    key = keys.of(path)
-    if key is None:
-        new.rows = rows
-        return [
-            *(
-                Difference((*path, digest_of(row)), {"row": row, "count": 1}, ABSENT)
-                for _, row in gone
-            ),
-            *(
-                Difference((*path, digest_of(row)), ABSENT, {"row": row, "count": 1})
-                for _, row in come
-            ),
-        ]
-    found = _keyed_differences(path, old, gone, come, key, keys)
-    new.rows, new.by_key = rows, old.by_key
+    if any(type(value) in (dict, list) for row in rows.values() for value in row.values()):
+        if old.counts is not None and any(map(holds_table, rows.values())):
+            return None
+        keys.choose(_nest(path, list(rows.values())))
+    if old.by_key is None:
+        found = _count_differences(path, old, gone, come, rows)
+    else:
+        found = _keyed_differences(path, old.by_key, gone, come, rows, keys)
+    new.by_key, new.counts = old.by_key, old.counts
+    return found
+
+
+def _count_differences(
+    path: Path, old: _Part, gone: Counter[bytes], come: Counter[bytes], rows: dict[bytes, Json]
+) -> list[Difference]:
+    counts = old.counts
+    assert counts is not None
+    found = []
+    for piece, row in rows.items():
+        before = counts[piece]
+        after = before - gone[piece] + come[piece]
+        found.append(count_difference(path, row, before, after))
+        if after:
+            counts[piece] = after
+        else:
+            del counts[piece]
     return found
 
 
 def _keyed_differences(
     path: Path,
-    old: _Part,
-    gone: list[tuple[bytes, Json]],
-    come: list[tuple[bytes, Json]],
-    key: str,
+    texts: dict[bytes, bytes],
+    gone: Counter[bytes],
+    come: Counter[bytes],
+    rows: dict[bytes, Json],
     keys: Keys,
 ) -> list[Difference]:
-    by_key = old.by_key
-    assert by_key is not None
-    before = {key_value(row[key]): row for _, row in gone}
+    key = keys.of(path)
+    assert key is not None
+    before = {key_value(row[key]): row for piece, row in rows.items() if piece in gone}
     after: dict[bytes, tuple[bytes, Json]] = {}
-    for piece, row in come:
+    for piece, row in rows.items():
+        if piece not in come:
+            continue
         value = key_value(row.get(key))
         if value is None:
             raise KeyBroken(path, "is null or missing in a row")
-        if value in after or (value in by_key and value not in before):
+        if value in after or come[piece] > 1 or (value in texts and value not in before):
             raise KeyBroken(path, f"is {value.decode()} in two rows")
         after[value] = (piece, row)
     found: list[Difference] = []
     for value, row in before.items():
         assert value is not None
         if value not in after:
-            del by_key[value]
+            del texts[value]
             found.append(Difference((*path, RowKey(key, value)), row, ABSENT))
     for value, (piece, row) in after.items():
         at: Path = (*path, RowKey(key, value))
-        by_key[value] = piece
+        texts[value] = piece
         if value in before:
             compare_objects(before[value], row, keys, at, found.append)
         else:
@@ -438,11 +481,46 @@ def _keyed_differences(
     return found
 
 
-def _split(text: bytes) -> list[bytes] | None:
-    """What stands between the braces of a table's rows, if the text could be a table's."""
-    if text[:2] != b"[{" or text[-2:] != b"}]":
+def _pieces_that_differ(old: bytes, new: bytes) -> tuple[list[bytes], list[bytes]] | None:
+    """What stands between the braces of rows, without the rows that two tables begin and end with.
+
+    The old text must be that of a table, cut at its rows by every ``},{``. None when the new one
+    cannot be a table's.
+    """
+    if new[:2] != b"[{" or new[-2:] != b"}]":
         return None
-    return text[2:-2].split(b"},{")
+    same = _common_prefix(old, new)
+    # the first row that differs starts after a cut that both have
+    start = max(old.rfind(b"},{", 0, same) + 3, 2)
+    room = min(len(old), len(new)) - start
+    same = _common_suffix(old, new, room)
+    cut = old.find(b"},{", len(old) - same)
+    end = len(old) - cut if cut >= 0 else 2
+    return old[start : len(old) - end].split(b"},{"), new[start : len(new) - end].split(b"},{")
+
+
+def _common_prefix(old: bytes, new: bytes) -> int:
+    """How many bytes two texts begin with alike; slices compare as fast as memory does."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_suffix(old: bytes, new: bytes, room: int) -> int:
+    """How many of the last bytes of two texts are alike, of as many as there is room for."""
+    low, high = 0, room
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _row(piece: bytes) -> Json:
@@ -460,8 +538,10 @@ def _nest(path: Path, value: Json) -> Json:
 
 
 def _value_in(parts: Mapping[str, _Part], path: Path) -> Value:
+    if not path:
+        return {name: part.value for name, part in parts.items()}
     name, *rest = path
-    part = parts.get(name)  # type: ignore[arg-type]
+    part = None if TAG in parts else parts.get(name)  # type: ignore[arg-type]
     if part is None:
         return ABSENT
     if rest and part.by_key is not None and isinstance(rest[0], RowKey):

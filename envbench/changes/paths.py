@@ -8,9 +8,11 @@ key is ``#`` and the first 16 hexadecimal digits of the SHA-256 of its canonical
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from envbench.evidence.portable import Json, canonical, pointer_segment
+from envbench.evidence.tagged import TAG
 
 
 class RowKey(NamedTuple):
@@ -65,6 +67,11 @@ def split_pattern(pattern: str, argument: str = "path") -> tuple[str, ...]:
     """
     if not isinstance(pattern, str):
         raise TypeError(f"{argument} must be text, not {type(pattern).__name__}")
+    return _split_pattern(pattern, argument)
+
+
+@lru_cache(maxsize=1_000)
+def _split_pattern(pattern: str, argument: str) -> tuple[str, ...]:
     if pattern and not pattern.startswith("/"):
         raise ValueError(f"{argument} {pattern!r} must start with '/', such as '/invoice_rows/**'")
     segments = tuple(pattern.split("/")[1:])
@@ -139,7 +146,13 @@ def _spell(segment: Segment) -> str:
 
 
 def key_value(value: Json) -> bytes | None:
-    """The value of a row's key as canonical JSON; None when it cannot be one."""
-    if value is None or type(value) in (dict, list):
+    """The value of a row's key as canonical JSON; None when it cannot be one.
+
+    A tagged value, such as a UUID or a date, can be one; an object, a list and null cannot.
+    """
+    kind = type(value)
+    if kind is str or kind is int:
+        return canonical(value)
+    if value is None or kind is list or (kind is dict and value.get(TAG, "missing") == "missing"):
         return None
     return canonical(value)

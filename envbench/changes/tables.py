@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from envbench.changes.paths import Path, RowDigest, RowKey, key_value, pattern_of
+from envbench.changes.paths import (
+    Path,
+    RowDigest,
+    key_value,
+    matches,
+    pattern_of,
+    split_pattern,
+)
 from envbench.evidence.portable import Json
 from envbench.evidence.tagged import TAG
 
@@ -30,12 +37,27 @@ def is_table(value: Json) -> bool:
     return type(value) is list and bool(value) and all(map(is_object, value))
 
 
+class KeyBroken(Exception):
+    """A table's key is not unique or null in a later state.
+
+    Attributes:
+        path: the table.
+        reason: what is wrong with the key.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+
+
 @dataclass(slots=True)
 class Keys:
     """The keys of an episode's tables, by the pattern of their path.
 
     Attributes:
-        declared: those that the caller named; None where it wants a multiset.
+        declared: those that the caller named, by patterns in which ``*`` and ``**`` may stand for
+            members too; None where it wants a multiset.
         chosen: those in use; None for a table that is compared as a multiset.
         issues: sentences on keys that were declared or chosen and do not hold.
     """
@@ -46,11 +68,27 @@ class Keys:
 
     def choose(self, state: Json) -> None:
         """Choose keys for the tables that have rows in a state and had none before."""
+        tables: list[tuple[Path, list[Json]]] = []
+        _collect_tables(state, (), tables)
         found: dict[str, list[list[Json]]] = {}
-        _collect_tables(state, (), found)
-        for pattern, tables in found.items():
+        for path, rows in tables:
+            found.setdefault(pattern_of(path), []).append(rows)
+        for pattern, all_rows in found.items():
             if pattern not in self.chosen:
-                self.chosen[pattern] = self._choose(pattern, tables)
+                self.chosen[pattern] = self._choose(pattern, all_rows)
+
+    def require(self, path: Path, value: Json) -> None:
+        """Look at the tables in a value that came as a whole.
+
+        Raises:
+            KeyBroken: when the key of one does not hold in it.
+        """
+        tables: list[tuple[Path, list[Json]]] = []
+        _collect_tables(value, path, tables)
+        for at, rows in tables:
+            key = self.of(at)
+            if key is not None:
+                by_key(rows, key, at)
 
     def of(self, path: Path) -> str | None:
         """The key of the table at a path, None when it is a multiset."""
@@ -66,8 +104,9 @@ class Keys:
         self.chosen[pattern] = None
 
     def _choose(self, pattern: str, tables: list[list[Json]]) -> str | None:
-        if pattern in self.declared:
-            declared = self.declared[pattern]
+        declaration = self._declaration(pattern)
+        if declaration is not None:
+            declared = self.declared[declaration]
             if declared is None or all(is_key(declared, rows) for rows in tables):
                 return declared
             self.issues.append(
@@ -82,49 +121,77 @@ class Keys:
         return None
 
 
+    def _declaration(self, pattern: str) -> str | None:
+        """The declared pattern that meets a table's; the same text goes before wildcards."""
+        if pattern in self.declared:
+            return pattern
+        segments = split_pattern(pattern)
+        for declared in self.declared:
+            if "*" in declared and matches(split_pattern(declared), segments):
+                return declared
+        return None
+
+
 def is_key(name: str, rows: Iterable[Json]) -> bool:
     """Whether a member is there, not null and unique in every row."""
     values = [key_value(row.get(name)) for row in rows]
     return None not in values and len(set(values)) == len(values)
 
 
-def row_path(table: Path, segment: RowKey | RowDigest) -> Path:
-    """The path of a row."""
-    return (*table, segment)
+def by_key(rows: Iterable[Json], key: str, path: Path) -> dict[bytes, Json]:
+    """The rows of a table by the values of its key.
+
+    Raises:
+        KeyBroken: when it is null, missing or not unique.
+    """
+    found: dict[bytes, Json] = {}
+    for row in rows:
+        value = key_value(row.get(key))
+        if value is None:
+            raise KeyBroken(path, "is null or missing in a row")
+        if value in found:
+            raise KeyBroken(path, f"is {value.decode()} in two rows")
+        found[value] = row
+    return found
 
 
-def own_key(pattern: str) -> str:
-    """The key that a table's own name suggests: of ``invoice_rows`` it is ``invoice_id``."""
-    name = pattern.rsplit("/", 1)[-1]
+def own_keys(pattern: str) -> list[str]:
+    """The keys that a table's own name suggests: of ``invoice_rows`` it is ``invoice_id``.
+
+    English has more than one plural: of ``statuses`` they are ``status_id`` and ``statuse_id``.
+    """
+    name = pattern.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
     for suffix in SUFFIXES:
         if name.endswith(suffix) and name != suffix:
             name = name.removesuffix(suffix)
             break
-    return f"{_singular(name)}_id"
+    return [f"{singular}_id" for singular in _singulars(name)]
 
 
-def _singular(name: str) -> str:
-    if name.endswith("ies") and len(name) > 4:
-        return f"{name[:-3]}y"
-    if name.endswith(("sses", "xes", "ches", "shes")):
-        return name[:-2]
-    if name.endswith("s") and not name.endswith(("ss", "us", "is")):
-        return name[:-1]
-    return name
+def _singulars(name: str) -> list[str]:
+    found = []
+    if name.endswith("ies"):
+        found.append(f"{name[:-3]}y")
+    if name.endswith(("ses", "xes", "ches", "shes", "zes")):
+        found.append(name[:-2])
+    if name.endswith("s"):
+        found.append(name[:-1])
+    return [*found, name]
 
 
 def _candidates(pattern: str, names: set[str]) -> list[str]:
-    own = [name for name in (*COMMON_KEYS, own_key(pattern)) if name in names]
-    return own + sorted(name for name in names if name.endswith("_id") and name not in own)
+    named = dict.fromkeys((*COMMON_KEYS, *own_keys(pattern)))
+    own = [name for name in named if name in names]
+    return own + sorted(name for name in names if name.endswith("_id") and name not in named)
 
 
-def _collect_tables(value: Json, path: Path, found: dict[str, list[list[Json]]]) -> None:
+def _collect_tables(value: Json, path: Path, found: list[tuple[Path, list[Json]]]) -> None:
     if is_object(value):
         for name, item in value.items():
             if type(item) in (dict, list):
                 _collect_tables(item, (*path, name), found)
     elif is_table(value):
-        found.setdefault(pattern_of(path), []).append(value)
+        found.append((path, value))
         for row in value:
             # whichever row it is, tables in it have one pattern
             _collect_tables(row, (*path, RowDigest("")), found)
