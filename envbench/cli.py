@@ -10,6 +10,7 @@ import contextlib
 import csv
 import datetime
 import decimal
+import io
 import json
 import os
 import shutil
@@ -39,6 +40,8 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that has no ─ or é shows escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()

@@ -674,6 +674,15 @@ class TestProcess:
             )
         assert Ran(ran.returncode, "", ran.stderr).one_line() == "No space left on device"
 
+    def test_a_terminal_without_the_characters_shows_escapes(self, files: Files) -> None:
+        shown = process(
+            *("sql", files.store, "SELECT 'é' AS text, 'naïve' AS other"),
+            env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        )
+        assert (shown.code, shown.err) == (0, "")
+        assert r"\xe9" in shown.out
+        assert r"na\xefve" in shown.out
+
     def test_an_interrupt_is_quiet(self, piped: subprocess.Popen[str]) -> None:
         assert piped.stdout
         assert piped.stderr
