@@ -101,6 +101,9 @@ def connected(conninfo: str, timeout: float) -> Iterator[Connection]:
                 f"PostgreSQL 13 or newer is needed, not {connection.info.server_version // 10_000}"
             )
             raise RuntimeError(msg)
+        if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+            # Its text may be any bytes; the server would refuse to send them as UTF-8.
+            connection.execute("SET client_encoding = 'SQL_ASCII'")
         try:
             yield connection
         except psycopg.errors.LockNotAvailable as error:
