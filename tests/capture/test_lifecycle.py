@@ -632,7 +632,9 @@ def test_an_audit_that_returns_no_events_is_an_error(
 # Factory, reset, agent and close
 
 
-@pytest.mark.parametrize("made", [None, 5, object(), {"reset": 1}], ids=repr)
+@pytest.mark.parametrize(
+    "made", [None, 5, object(), {"reset": 1}], ids=lambda made: str(type(made))
+)
 def test_a_factory_that_makes_no_environment_is_a_setup_error(made: Any, capture: Capture) -> None:
     episode = capture(lambda: made)
     assert (episode.ending, phases(episode)) == ("error", ["setup"])
