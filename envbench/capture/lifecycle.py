@@ -15,11 +15,11 @@ from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
 from envbench.capture.sink import Sink, Target, WriteFailed, release, sink_for
 from envbench.capture.surroundings import Surroundings
-from envbench.capture.termination import handing_over
 from envbench.evidence.case import EvalCase, require_name
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical
 from envbench.store import Store
+from envbench.store.termination import handing_over
 from envbench.store.writing import EpisodePart
 
 Interact = Callable[[Any, Any, dict[str, Any]], str | None]

@@ -28,13 +28,13 @@ from typing import Any
 from envbench.capture.backends import Backend, JsonLinesBackend, SpillBackend, StoreBackend
 from envbench.capture.encoder import EpisodeEncoder
 from envbench.capture.recorder import Audit, Header, Observe, RawPart, Recorder, weight
-from envbench.capture.termination import before_sigterm, handing_over
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json
 from envbench.evidence.record import StepColumns, new_id
 from envbench.store import Store, connect
 from envbench.store.adoption import OPEN_HERE
 from envbench.store.errors import StoreClosed, StoreError, StoreWarning
+from envbench.store.termination import before_sigterm, handing_over
 from envbench.store.writing import EpisodePart
 
 Target = Store | str | os.PathLike[str]
@@ -122,6 +122,7 @@ class Sink:
         self._broken: set[str] = set()
         self._spilled: set[str] = set()
         self._held: dict[str, _Held] = {}
+        self._held_unsaid = False
         self._at_fork: dict[str, int] = {}
         self._thread = threading.Thread(
             target=self._run, name=f"envbench writer {self.backend.name}", daemon=True
@@ -304,10 +305,12 @@ class Sink:
         """
         with self._changed:
             failure, self._failure = self._failure, None
-        if failure is None:
+            unsaid, self._held_unsaid = self._held_unsaid, False
+        holding = list(self._held.values())
+        if failure is None and not (holding and unsaid):
             return
-        error, paths = failure
-        held = sum(len(each.parts) for each in list(self._held.values()))
+        error, paths = failure or (holding[0].reason, [])
+        held = sum(len(each.parts) for each in holding)
         places = []
         if paths:
             places.append(f"{_parts(len(paths))} in {paths[0].parent}")
@@ -501,13 +504,13 @@ class Sink:
         """Put a part beside the store, as all later parts of its episode will be."""
         if part.episode_id in self._held:  # in order, or a part would be there without the former
             self._held[part.episode_id].parts.append(part)
-            self._fail(reason, None)
+            self._held_unsaid = True
             return
         try:
             path = self.backend.spill(part)
         except BaseException:
             self._held[part.episode_id] = _Held(reason, [part])
-            self._fail(reason, None)
+            self._held_unsaid = True
             return
         self._spilled.add(part.episode_id)
         if part.seal is not None:
@@ -563,7 +566,7 @@ class Sink:
         self._keeping = threading.RLock()
         self._stopped = True
         self._queue, self._ended, self._held = deque(), {}, {}
-        self._failure = None
+        self._failure, self._held_unsaid = None, False
         open_here, self._open = self._open, {}
         for recorder in open_here.values():
             self._part_ways(recorder)

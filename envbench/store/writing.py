@@ -25,6 +25,7 @@ from envbench.store.arrow import Kind
 from envbench.store.changes import change_rows, derive_from_store
 from envbench.store.errors import StoreError
 from envbench.store.messages import explain
+from envbench.store.one_writer import one_at_a_time
 
 if TYPE_CHECKING:
     from envbench.store.store import Store
@@ -96,6 +97,7 @@ class EpisodePart:
 Known = set[tuple[Any, ...]]
 
 
+@one_at_a_time
 def write_parts(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart], known: Known | None = None
 ) -> None:

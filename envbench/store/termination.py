@@ -2,6 +2,7 @@
 
 A signal handler runs between any two steps of the main thread. While the main thread hands over a
 part of an episode, or writes one, the handler only notes the signal; it acts when that is done.
+(A handler that waits for a writer, in a thread that holds what the writer waits for, never ends.)
 """
 
 from __future__ import annotations
