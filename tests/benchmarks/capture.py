@@ -1,7 +1,7 @@
 """What capturing costs, beside two published recorders, measured in one run.
 
     pip install -e '.[peers]'
-    python tests/benchmarks/capture.py            # a few minutes; prints Markdown
+    python tests/benchmarks/capture.py            # about 20 minutes; prints Markdown, on Ctrl-C too
     python tests/benchmarks/capture.py --quick    # a smoke run of seconds; its figures mean nothing
 
 The recorders, by the name of their package:
@@ -21,6 +21,7 @@ of another environment.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import gc
 import importlib.metadata
@@ -560,11 +561,12 @@ def main() -> None:
     versions = {name: installed(pythons[name], kind.package) for name, kind in RECORDERS.items()}
     recorders = [name for name in RECORDERS if versions[name]]
     results: dict[str, list[dict[str, float]]] = {}
-    for number in range(rounds):
-        for told in jobs(table, recorders, number):
-            print(f"round {number + 1}/{rounds}: {told}", file=sys.stderr, flush=True)
-            answer = run_child(pythons[told["recorder"]], told)
-            results.setdefault(json.dumps(told), []).append(answer)
+    with contextlib.suppress(KeyboardInterrupt):
+        for number in range(rounds):
+            for told in jobs(table, recorders, number):
+                print(f"round {number + 1}/{rounds}: {told}", file=sys.stderr, flush=True)
+                answer = run_child(pythons[told["recorder"]], told)
+                results.setdefault(json.dumps(told), []).append(answer)
     print(markdown(table, recorders, versions, results))
 
 
