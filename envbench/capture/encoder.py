@@ -33,12 +33,12 @@ from envbench.capture.recorder import (
     has_kept,
 )
 from envbench.capture.steps import Steps, gather_steps
-from envbench.changes.history import History, sections_of
+from envbench.changes.history import Change, History, sections_of
 from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
 from envbench.evidence.portable import canonical, parse
 from envbench.evidence.record import EncodedEpisode, StepColumns, reward_json
 from envbench.evidence.spaces import SpaceCodec
-from envbench.evidence.tagged import TAG, Cut, Encoding, encode, tag
+from envbench.evidence.tagged import TAG, Cut, Encoding, describe_error, encode, tag
 from envbench.store.writing import AuditEvent, EpisodePart, Seal
 
 
@@ -62,6 +62,7 @@ class EpisodeEncoder:
         self._issues: list[str] = []
         self._audit: list[tuple[int, AuditEvent]] = []
         self._history = History(header.row_keys)
+        self._underived = False
         self._seen_states: dict[bytes, str] = {}
         self._known_states: set[str] = set()
         self._known_arrays: set[str] = set()
@@ -99,7 +100,7 @@ class EpisodeEncoder:
             self._history.forget()  # states are kept by the part, not for as long as the episode
         else:
             part.seal = self._seal(raw.ending, part)
-            part.changes = None if self._history.lost else self._history.changes()
+            part.changes = self._changes()
         return part
 
     def _open(self, reset: RawReset | None, part: EpisodePart) -> None:
@@ -293,8 +294,7 @@ class EpisodeEncoder:
         """Hash a state and add it to the part if the episode does not have it yet."""
         if state.body is None:
             return None
-        sections = state.sections
-        self._history.see(step, sections_of(parse(state.body)) if sections is None else sections)
+        self._see_changes(step, state)
         if state.found is not None:
             self._keep_arrays(state.found.arrays, part)
             errors += _encode_errors(state.found, "/state")
@@ -306,6 +306,25 @@ class EpisodeEncoder:
                 self._known_states.add(digest)
                 part.states.append((digest, step, state.body))
         return digest
+
+    def _see_changes(self, step: int, state: RawState) -> None:
+        """Show a state to the history; a fault there costs derived rows, never evidence."""
+        if self._underived or state.body is None:
+            return
+        try:
+            sections = state.sections or sections_of(parse(state.body))
+            self._history.see(step, sections)
+        except Exception as error:
+            self._underived = True
+            self._issues.append(
+                f"note: changes could not be derived ({type(error).__name__}:"
+                f" {describe_error(error)}); the states are kept, and rebuild_changes() tries again"
+            )
+
+    def _changes(self) -> list[Change] | None:
+        if self._underived:
+            return []
+        return None if self._history.lost else self._history.changes()
 
     def _keep_arrays(self, arrays: Mapping[str, bytes], part: EpisodePart) -> None:
         for digest, content in arrays.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from envbench.evidence.record import StepColumns
 from envbench.store import arrow
 from envbench.store.arrow import Kind
 from envbench.store.changes import change_rows, derive_from_store
-from envbench.store.errors import StoreError
+from envbench.store.errors import StoreError, StoreWarning
 from envbench.store.messages import explain
 from envbench.store.one_writer import one_at_a_time
 
@@ -509,16 +510,27 @@ def _add_changes(
     batches: _Batches, cursor: duckdb.DuckDBPyConnection, parts: Sequence[EpisodePart]
 ) -> None:
     for part in parts:
-        if part.seal is None:
-            continue
-        changes = part.changes
-        if changes is None:
-            boundary = part.seal.initial_state, part.seal.final_state
-            row_keys = parse(part.seal.head["row_keys"])
-            history = derive_from_store(cursor, part.episode_id, boundary, row_keys)
-            changes = history.changes()
-        for row in change_rows(part.episode_id, changes):
-            batches.row("state_changes", *row)
+        if part.seal is not None:
+            changes = _derived(cursor, part, part.seal) if part.changes is None else part.changes
+            for row in change_rows(part.episode_id, changes):
+                batches.row("state_changes", *row)
+
+
+def _derived(cursor: duckdb.DuckDBPyConnection, part: EpisodePart, seal: Seal) -> list[Change]:
+    """The changes of an episode, from the states that the store has by now."""
+    boundary, row_keys = (seal.initial_state, seal.final_state), parse(seal.head["row_keys"])
+    try:
+        return derive_from_store(cursor, part.episode_id, boundary, row_keys).changes()
+    except duckdb.Error:
+        raise
+    except Exception as error:  # a fault here costs derived rows, never evidence
+        warnings.warn(
+            f"episode {part.episode_id} is kept, but its changes could not be derived"
+            f" ({type(error).__name__}: {error}): rebuild_changes() tries again",
+            StoreWarning,
+            stacklevel=2,
+        )
+        return []
 
 
 def _add_seal(batches: _Batches, seal: Seal) -> None:
