@@ -378,7 +378,7 @@ class _Part:
         key = keys.of(path)
         if key is not None:
             self.by_key = dict(zip(by_key(self.value, key, path), pieces, strict=True))
-        elif not any(map(holds_table, self.value)):  # else two texts may be one row
+        else:
             self.counts = Counter(pieces)
 
 
@@ -417,7 +417,7 @@ def _row_differences(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Dif
         return None
     if any(type(value) in (dict, list) for row in rows.values() for value in row.values()):
         if old.counts is not None and any(map(holds_table, rows.values())):
-            return None
+            return None  # two texts may be one row
         keys.choose(_nest(path, list(rows.values())))
     if old.by_key is None:
         found = _count_differences(path, old, gone, come, rows)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from envbench.changes.diff import Value, digest_of
+from envbench.changes.diff import Value, digest_of, normal
 from envbench.changes.paths import (
     ANY,
     ANY_NUMBER,
@@ -46,6 +46,9 @@ class Touch:
         after: the new value.
         step: the step at which it was first seen.
         since: the last step at which the old value was seen.
+        maybe_edit: whether rows of a table without a key came and went together, so that one that
+            was edited looks like one removed and one added.
+        at: the segments of the path as they are spelled.
     """
 
     path: Path
@@ -53,13 +56,31 @@ class Touch:
     after: Value
     step: int
     since: int
+    maybe_edit: bool = False
+    at: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", spelled(self.path))
 
     @property
-    def op(self) -> str:
-        """``add``, ``remove`` or ``edit``."""
+    def ops(self) -> frozenset[str]:
+        """What is done at the path and below it.
+
+        A node that changes type takes what was below it away, and brings what is below it now. A
+        row of a table without a key is never edited, it is there more often or less often.
+        """
+        if _is_counted(self.path):
+            return _ADDED if _count(self.after) > _count(self.before) else _REMOVED
         if self.before is ABSENT:
-            return "add"
-        return "remove" if self.after is ABSENT else "edit"
+            return _ADDED
+        if self.after is ABSENT:
+            return _REMOVED
+        removed = _REMOVED if _has_members(self.before) else _NOTHING
+        return _EDITED | removed | (_ADDED if _has_members(self.after) else _NOTHING)
+
+
+_NOTHING: frozenset[str] = frozenset()
+_ADDED, _REMOVED, _EDITED = (frozenset({op}) for op in OPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +107,11 @@ class Rule(ABC):
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether a change breaks the rule; None when the evidence does not say."""
 
-    def permits(self, touch: Touch, context: Context) -> bool:
-        """Whether the rule allows a change that `AllowOnly` would otherwise forbid."""
+    def permits(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the rule allows a change that `AllowOnly` would otherwise forbid.
+
+        None when the evidence does not say.
+        """
         return False
 
     @abstractmethod
@@ -124,7 +148,7 @@ class Forbid(Rule):
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change is of a forbidden kind and meets the path."""
-        return touch.op in self.ops and _touched(self.path, touch, context.keys)
+        return _meets(self.path, self.ops, touch, context.keys)
 
     def to_dict(self) -> dict[str, Json]:
         """The rule as portable JSON."""
@@ -176,12 +200,16 @@ class AllowOnly(Rule):
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change is none of those allowed; other rules may still permit it."""
-        return not self.permits(touch, context)
+        permitted = self.permits(touch, context)
+        return None if permitted is None else not permitted
 
-    def permits(self, touch: Touch, context: Context) -> bool:
+    def permits(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change is at one of the paths or below it."""
-        at = spelled(touch.path)
-        return touch.op in self.ops and any(covers(split_pattern(path), at) for path in self.paths)
+        if not any(covers(split_pattern(path), touch.at) for path in self.paths):
+            return False
+        if touch.ops <= set(self.ops):
+            return True
+        return None if touch.maybe_edit and "edit" in self.ops else False
 
     def to_dict(self) -> dict[str, Json]:
         """The rule as portable JSON."""
@@ -222,22 +250,30 @@ class AppendOnly(Rule):
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change meets the table otherwise than by adding to it."""
-        meets = touch.op in self.ops and _touched(self.path, touch, context.keys)
-        return meets and not self._appends(touch)
-
-    def permits(self, touch: Touch, context: Context) -> bool:
-        """Whether the change adds to the table."""
-        meets = covers(split_pattern(self.path), spelled(touch.path))
-        return touch.op in self.ops and meets and self._appends(touch)
-
-    def _appends(self, touch: Touch) -> bool:
-        at, pattern = spelled(touch.path), split_pattern(self.path)
-        table = next((n for n in range(len(at) + 1) if matches(pattern, at[:n])), None)
-        if table is None or len(at) == table:  # something that holds the table, or the table
-            return touch.before is ABSENT
-        if len(at) > table + 1:  # inside a row
+        if self._appends(touch, context.keys):
             return False
-        return touch.before is ABSENT or _count(touch.after) > _count(touch.before) > 0
+        return _meets(self.path, self.ops, touch, context.keys)
+
+    def permits(self, touch: Touch, context: Context) -> bool | None:
+        """Whether the change adds to the table."""
+        return (
+            covers(split_pattern(self.path), touch.at)
+            and touch.ops <= set(self.ops)
+            and self._appends(touch, context.keys)
+        )
+
+    def _appends(self, touch: Touch, keys: Keys) -> bool:
+        pattern = split_pattern(self.path)
+        lengths = range(len(touch.at) + 1)
+        table = next((n for n in lengths if matches(pattern, touch.at[:n])), None)
+        if table is None:  # something above the table: nothing of it was there, or it came again
+            before = _named(pattern, held(touch.path, touch.before), touch.path, keys)
+            return not before or (_is_counted(touch.path) and touch.ops == _ADDED)
+        if len(touch.at) == table:
+            return touch.before is ABSENT or _is_prefix(touch.before, touch.after)
+        return len(touch.at) == table + 1 and (
+            touch.before is ABSENT or (_is_counted(touch.path) and touch.ops == _ADDED)
+        )
 
     def to_dict(self) -> dict[str, Json]:
         """The rule as portable JSON."""
@@ -284,15 +320,21 @@ class Only(Rule):
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change meets the path at a step whose action does not satisfy `when`."""
-        if touch.op not in self.ops or not _touched(self.path, touch, context.keys):
+        met = _meets(self.path, self.ops, touch, context.keys)
+        if met is False:
             return False
-        answers = set(self._answers(touch, context))
-        return not answers.pop() if len(answers) == 1 else None
+        made = self._made_by_its_action(touch, context)
+        return False if made else None if made is None or met is None else True
 
-    def permits(self, touch: Touch, context: Context) -> bool:
+    def permits(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change is at the path, and its action may make it."""
-        meets = covers(split_pattern(self.path), spelled(touch.path))
-        return touch.op in self.ops and meets and set(self._answers(touch, context)) == {True}
+        if not (covers(split_pattern(self.path), touch.at) and touch.ops <= set(self.ops)):
+            return False
+        return self._made_by_its_action(touch, context)
+
+    def _made_by_its_action(self, touch: Touch, context: Context) -> bool | None:
+        answers = set(self._answers(touch, context))
+        return answers.pop() if len(answers) == 1 else None
 
     def _answers(self, touch: Touch, context: Context) -> Iterator[bool]:
         for index in range(touch.since + 1, touch.step + 1):
@@ -310,10 +352,10 @@ class Only(Rule):
 
 def violates(rule: Rule, rules: Sequence[Rule], touch: Touch, context: Context) -> bool | None:
     """Whether a change breaks a rule, seen among all rules that hold together."""
-    answer = rule.violated(touch, context)
-    if isinstance(rule, AllowOnly) and answer:
-        return not any(other.permits(touch, context) for other in rules)
-    return answer
+    if not isinstance(rule, AllowOnly):
+        return rule.violated(touch, context)
+    permitted = {other.permits(touch, context) for other in rules}
+    return False if True in permitted else None if None in permitted else True
 
 
 def existing_prefix(pattern: str) -> tuple[str, ...]:
@@ -334,30 +376,56 @@ def holds(value: Value, path: Path, prefix: tuple[str, ...], keys: Keys) -> bool
     )
 
 
-def _touched(pattern: str, touch: Touch, keys: Keys) -> bool:
-    """Whether a change meets a pattern: at it, below it, or above something it names."""
-    segments, at = split_pattern(pattern), spelled(touch.path)
-    if covers(segments, at):
+def held(path: Path, value: Value) -> Value:
+    """What stands at a path, given the value of a change there; they differ for a counted row."""
+    return value["row"] if _is_counted(path) and value is not ABSENT else value
+
+
+def _meets(pattern: str, ops: Iterable[str], touch: Touch, keys: Keys) -> bool | None:
+    """Whether a change of these kinds meets a pattern: at it, below it, or above what it names.
+
+    None when the change may be of such a kind.
+    """
+    done = _done(split_pattern(pattern), touch, keys)
+    if not done.isdisjoint(ops):
         return True
-    if not touches(segments, at):
-        return False
-    return any(_names(segments, value, touch.path, keys) for value in (touch.before, touch.after))
+    return None if done and touch.maybe_edit and "edit" in ops else False
 
 
-def _names(pattern: tuple[str, ...], value: Value, path: Path, keys: Keys) -> bool:
-    """Whether a pattern names something inside a value."""
+def _done(pattern: tuple[str, ...], touch: Touch, keys: Keys) -> frozenset[str]:
+    """What a change does to what a pattern names."""
+    if covers(pattern, touch.at):
+        return touch.ops
+    if not touches(pattern, touch.at):
+        return _NOTHING
+    before = _named(pattern, held(touch.path, touch.before), touch.path, keys)
+    after = _named(pattern, held(touch.path, touch.after), touch.path, keys)
+    if _is_counted(touch.path):
+        return touch.ops if before or after else _NOTHING
+    return (
+        (_ADDED if after.keys() - before.keys() else _NOTHING)
+        | (_REMOVED if before.keys() - after.keys() else _NOTHING)
+        | (_EDITED if any(after.get(at, text) != text for at, text in before.items()) else _NOTHING)
+    )
+
+
+def _named(
+    pattern: tuple[str, ...], value: Value, path: Path, keys: Keys
+) -> dict[tuple[str, ...], bytes]:
+    """What a pattern names inside a value: the text of each, by its path."""
+    found: dict[tuple[str, ...], bytes] = {}
     for segment, item in _members(value, path, keys):
         below: Path = (*path, segment)
         at = spelled(below)
-        if covers(pattern, at) or (touches(pattern, at) and _names(pattern, item, below, keys)):
-            return True
-    return False
+        if covers(pattern, at):
+            found[at] = normal(item)
+        elif touches(pattern, at):
+            found |= _named(pattern, item, below, keys)
+    return found
 
 
 def _members(value: Value, path: Path, keys: Keys) -> Iterator[tuple[Any, Json]]:
     """The segments below a value, and what they hold."""
-    if path and isinstance(path[-1], RowDigest) and type(value) is dict and "row" in value:
-        value = value["row"]
     if is_object(value):
         yield from value.items()
     elif is_table(value):
@@ -369,11 +437,25 @@ def _members(value: Value, path: Path, keys: Keys) -> Iterator[tuple[Any, Json]]
         yield from enumerate(value)
 
 
+def _is_counted(path: Path) -> bool:
+    """Whether a path is that of a row in a table without a key."""
+    return bool(path) and isinstance(path[-1], RowDigest)
+
+
 def _count(value: Value) -> int:
-    """How often a row of a table without a key is there; 0 for anything else."""
-    if type(value) is dict and set(value) == {"row", "count"} and type(value["count"]) is int:
-        return int(value["count"])
-    return 0
+    """How often a row of a table without a key is there."""
+    return 0 if value is ABSENT else int(value["count"])
+
+
+def _has_members(value: Value) -> bool:
+    return bool(value) and (type(value) is list or is_object(value))
+
+
+def _is_prefix(before: Value, after: Value) -> bool:
+    """Whether a list begins with all of another."""
+    if type(before) is not list or type(after) is not list or len(before) > len(after):
+        return False
+    return all(normal(a) == normal(b) for a, b in zip(before, after, strict=False))
 
 
 def _ops(ops: Any) -> tuple[Op, ...]:

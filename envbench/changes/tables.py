@@ -120,7 +120,6 @@ class Keys:
                 return name
         return None
 
-
     def _declaration(self, pattern: str) -> str | None:
         """The declared pattern that meets a table's; the same text goes before wildcards."""
         if pattern in self.declared:

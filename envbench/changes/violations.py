@@ -6,20 +6,31 @@ judged too, and shows what was undone inside a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from envbench.changes.audit import Passage, counted, passages, row_changes, same
 from envbench.changes.diff import Value, normal, value_at
-from envbench.changes.history import History, history_of
-from envbench.changes.paths import Path, RowKey, key_value, pointer
-from envbench.changes.rules import Context, Rule, Touch, existing_prefix, holds, violates
+from envbench.changes.history import Change, History, derive, sections_in
+from envbench.changes.paths import Path, RowDigest, covers, pointer, split_pattern, touches
+from envbench.changes.rules import (
+    AllowOnly,
+    Context,
+    Rule,
+    Touch,
+    existing_prefix,
+    held,
+    holds,
+    violates,
+)
 from envbench.evidence.episode import EpisodeEvidence, Step
 from envbench.evidence.portable import Json, canonical, parse
-from envbench.evidence.tagged import ABSENT, decode
+from envbench.evidence.tagged import ABSENT, TAG, decode
 
 Kind = Literal["restored", "net", "inside_step"]
 Resolution = Literal["step", "audit"]
@@ -91,8 +102,9 @@ class Violations:
         unmatched_rules: rules whose path never existed, so that they looked at nothing.
         missing_states: indices of the states that were not seen.
         undecided: rules that the evidence does not decide, with the reason.
-        resolution: ``audit`` when changes undone inside a step would have been seen, else ``step``.
-        notes: what is to be known of the keys of tables.
+        resolution: ``audit`` when changes undone inside a step of an audited table would have been
+            seen, else ``step``.
+        notes: what is to be known of the keys of tables and of the audit.
     """
 
     passed: bool | None
@@ -151,12 +163,17 @@ class _Search:
     def __init__(self, episode: EpisodeEvidence, rules: tuple[Rule, ...]) -> None:
         self.episode = episode
         self.rules = rules
-        self.history: History = history_of(episode)
+        self.seen: set[int] = set()
+        self.first: bytes | None = None
+        self.last: bytes | None = None
+        # where states hold something that could not be kept, with the first step at which they do
+        self.unkept: dict[tuple[str, ...], int] = {}
+        data = episode.data
+        self.history: History = derive(sections_in(self.states()), data["row_keys"])
         self.entries = self.history.entries
-        audit: list[dict[str, Json]] | None = episode.data["audit"]
-        # what was recorded up to the reset made the state that the episode began with
-        self.audit = None if audit is None else [event for event in audit if event["step"] > 0]
-        self.unread = [e["step"] for e in episode.errors if e["phase"] == "audit"]
+        self.related = _Related(self.entries)
+        self.audit: list[dict[str, Json]] | None = data["audit"]
+        self.audit_failed = sorted({e["step"] for e in data["errors"] if e["phase"] == "audit"})
         self.undecided: list[str] = []
 
     @cached_property
@@ -167,17 +184,29 @@ class _Search:
     def context(self) -> Context:
         return Context(self.history.keys, _Lazily(self))
 
-    @cached_property
-    def states(self) -> dict[int, bytes]:
-        return dict(self.episode.state_texts())
+    def states(self) -> Iterator[tuple[int, bytes]]:
+        """The states for the history; what else has to be known of them is noted on the way."""
+        for index, text in self.episode.state_texts():
+            self.seen.add(index)
+            if self.first is None:
+                self.first = text
+            if _MISSING in text and text != self.last:
+                for at in _unkept(parse(text), ()):
+                    self.unkept.setdefault(at, index)
+            self.last = text
+            yield index, text
 
     def result(self) -> Violations:
-        findings = [finding for rule in self.rules for finding in self.of_states(rule)]
-        if self.audit:
-            findings += [finding for rule in self.rules for finding in self.of_audit(rule)]
+        broken = [each for rule in self.judged for each in self.broken(rule)]
+        values = self.read(broken)
+        findings = [self.finding(*each, values) for each in broken]
+        for rule in self.judged:
+            shown = [touch for of_rule, touch, _ in broken if of_rule is rule]
+            findings += self.of_audit(rule, shown)
         findings.sort(key=lambda finding: (finding.step, finding.path))
         unmatched = tuple(str(rule) for rule in self.rules if not self.exists(rule))
         missing = tuple(self.missing_states())
+        audited = self.audit is not None and not self.audit_failed
         unsure = unmatched or missing or self.undecided
         return Violations(
             passed=False if findings else None if unsure else True,
@@ -185,117 +214,213 @@ class _Search:
             unmatched_rules=unmatched,
             missing_states=missing,
             undecided=tuple(dict.fromkeys(self.undecided)),
-            # an audit that could not be read at every step shows no more than the states do
-            resolution="step" if self.audit is None or self.unread else "audit",
-            notes=tuple(text.removeprefix("note: ") for text in self.history.keys.issues),
+            resolution="audit" if audited else "step",
+            notes=tuple(self.notes()),
         )
 
-    def of_states(self, rule: Rule) -> list[Finding]:
-        """The findings that the states show."""
+    @cached_property
+    def judged(self) -> list[Rule]:
+        """The rules that have findings: several `AllowOnly` are one."""
+        others = [rule for rule in self.rules if not isinstance(rule, AllowOnly)]
+        return [*others, *[rule for rule in self.rules if isinstance(rule, AllowOnly)][:1]]
+
+    def name(self, rule: Rule) -> str:
+        if isinstance(rule, AllowOnly):
+            return " or ".join(str(each) for each in self.rules if isinstance(each, AllowOnly))
+        return str(rule)
+
+    def broken(self, rule: Rule) -> list[tuple[Rule, Touch, int | None]]:
+        """The changes that the states show and the rule does not allow, and when they were undone.
+
+        One that puts a value back is part of the finding that it ends.
+        """
         found = []
         ended: set[tuple[int, Path]] = set()
-        for change, path in self.entries:
-            touch = Touch(path, change.before, change.after, change.step, change.since)
+        for touch, restored_at in self.touches:
             if self.violates(rule, touch) is not True:
                 continue
-            if any(
-                step == change.step and (path[: len(at)] == at or at[: len(path)] == path)
-                for step, at in ended
-            ):
-                continue  # it puts a value back: part of the finding that it ends
-            if change.restored_at is not None:
-                ended.add((change.restored_at, path))
-            found.append(self.finding(rule, touch, change.restored_at, "step"))
+            path = touch.path
+            if any((touch.step, path[:length]) in ended for length in range(len(path) + 1)):
+                continue
+            if restored_at is not None:
+                ended.add((restored_at, path))
+            found.append((rule, touch, restored_at))
         return found
 
-    def of_audit(self, rule: Rule) -> list[Finding]:
+    @cached_property
+    def touches(self) -> list[tuple[Touch, int | None]]:
+        """The changes of the states as rules see them, and when they were undone."""
+        moves: dict[tuple[int, Path], set[bool]] = defaultdict(set)
+        for change, path in self.entries:
+            if path and isinstance(path[-1], RowDigest):
+                moves[change.step, path[:-1]].add(_grew(change))
+        return [
+            (
+                Touch(
+                    path,
+                    change.before,
+                    change.after,
+                    change.step,
+                    change.since,
+                    maybe_edit=len(moves.get((change.step, path[:-1]), ())) == 2,
+                ),
+                change.restored_at,
+            )
+            for change, path in self.entries
+        ]
+
+    def of_audit(self, rule: Rule, shown: Sequence[Touch]) -> list[Finding]:
         """The findings that only the audit shows."""
         found = []
-        for touches in _audit_changes(self.audit or [], self.history):
-            broken = [touch for touch in touches if self.violates(rule, touch) is True]
-            first, last = touches[0], touches[-1]
-            if not broken or self.shown(first, last):
+        for passage in self.passages:
+            broken = [touch for touch in passage.touches if self.violates(rule, touch) is True]
+            if not broken or (not passage.is_undone and self.is_shown(passage, shown)):
                 continue
-            restored = _same(first.before, last.after)
-            values = [touch.after for touch in touches]
-            during = tuple(_distinct(values[:-1] if restored else values))
+            undone, (before, *later) = passage.is_undone, passage.values
             found.append(
                 Finding(
-                    rule=str(rule),
-                    path=pointer(first.path),
-                    kind="inside_step" if restored else "net",
-                    step=first.step,
-                    action=self.action(first.step),
-                    restored_at=first.step if restored else None,
-                    before=first.before,
-                    during=during,
-                    after=last.after,
+                    rule=self.name(rule),
+                    path=pointer(passage.path),
+                    kind="inside_step" if undone else "net",
+                    step=broken[0].step,
+                    action=self.action(broken[0].step),
+                    restored_at=broken[0].step if undone else None,
+                    before=before,
+                    during=tuple(
+                        value for value in _distinct(later) if not (undone and same(value, before))
+                    ),
+                    after=self.at_end(passage.path),
                     resolution="audit",
                 )
             )
         return found
 
+    @cached_property
+    def passages(self) -> list[Passage]:
+        return passages(self.audit or (), self.history.keys)
+
+    def is_shown(self, passage: Passage, shown: Sequence[Touch]) -> bool:
+        """Whether a finding of the same rule tells of an audited change already.
+
+        Rows that the states count have no path of their own: there the table is compared.
+        """
+        step, path = passage.touches[0].step, passage.path
+        whole = self.history.keys.of(path[:1]) is None
+        return any(
+            touch.since < step <= touch.step
+            and (
+                touch.path[: len(path)] == path
+                or path[: len(touch.path)] == touch.path
+                or (whole and touch.path[:1] == path[:1])
+            )
+            for touch in shown
+        )
+
+    def at_end(self, path: Path) -> Value:
+        """The value of an audited path at the end: as last observed, else as last audited."""
+        if self.last is not None and path[0] in self.last_state:
+            return value_at(self.last_state, path)
+        last: Value = ABSENT
+        for event in self.audit or ():
+            for row, _, after in row_changes(event, self.history.keys):
+                if row == path[:2]:
+                    last = after
+        return counted(path, last) if len(path) == 2 else value_at(last, path[2:])
+
+    @cached_property
+    def last_state(self) -> Any:
+        return {} if self.last is None else parse(self.last)
+
     def violates(self, rule: Rule, touch: Touch) -> bool | None:
         answer = violates(rule, self.rules, touch, self.context)
+        if answer and self.unkept and any(map(_holds_unkept, (touch.before, touch.after))):
+            answer = None
         if answer is None:
             self.undecided.append(
-                f"{rule}: {pointer(touch.path)} changed between steps {touch.since} and"
-                f" {touch.step}, and only some of their actions may change it"
+                f"{self.name(rule)}: {pointer(touch.path)} changed between steps {touch.since} and"
+                f" {touch.step}, and {self.doubt(touch)}"
             )
         return answer
 
-    def shown(self, first: Touch, last: Touch) -> bool:
-        """Whether the states show a change of an audited path at its step too."""
-        if _same(first.before, last.after):
-            return False
-        return any(
-            change.step == first.step
-            and (path[: len(first.path)] == first.path or first.path[: len(path)] == path)
-            for change, path in self.entries
-        )
+    def doubt(self, touch: Touch) -> str:
+        if any(map(_holds_unkept, (touch.before, touch.after))):
+            return "a value there could not be kept"
+        if touch.maybe_edit:
+            return (
+                "its table has no key, so that one row that was edited looks like one removed and"
+                " one added"
+            )
+        return "only some of their actions may change it"
 
     def finding(
-        self, rule: Rule, touch: Touch, restored_at: int | None, resolution: Resolution
+        self, rule: Rule, touch: Touch, restored_at: int | None, values: dict[int, Value]
     ) -> Finding:
+        related = self.related.after(touch)
+        between = [i for i in related if restored_at is None or self.step(i) < restored_at]
+        during = [touch.after, *(self.value(i, touch.path, values) for i in between)]
+        after = self.value(related[-1], touch.path, values) if related else touch.after
         return Finding(
-            rule=str(rule),
+            rule=self.name(rule),
             path=pointer(touch.path),
             kind="net" if restored_at is None else "restored",
             step=touch.step,
             action=self.action(touch.step),
             restored_at=restored_at,
             before=touch.before,
-            during=tuple(self.during(touch, restored_at)),
-            after=self.value(max(self.states), touch.path),
-            resolution=resolution,
+            during=tuple(_distinct(during)),
+            after=after,
+            resolution="step",
         )
 
-    def during(self, touch: Touch, restored_at: int | None) -> list[Value]:
-        """The distinct values of a path from a change until it was undone, or until the end."""
-        path = touch.path
-        steps = [touch.step] + [
-            change.step
-            for change, at in self.entries
-            if change.step > touch.step
-            and (restored_at is None or change.step < restored_at)
-            and (at[: len(path)] == path or path[: len(at)] == at)
-        ]
-        return _distinct([touch.after, *(self.value(step, path) for step in steps[1:])])
+    def step(self, entry: int) -> int:
+        return self.entries[entry][0].step
 
-    def value(self, index: int, path: Path) -> Value:
-        return value_at(parse(self.states[index]), path)
+    def read(self, broken: list[tuple[Rule, Touch, int | None]]) -> dict[int, Value]:
+        """The states that findings need, by index: those in which a change is below their path."""
+        needed = {
+            self.step(i)
+            for _, touch, _ in broken
+            for i in self.related.after(touch)
+            if len(self.entries[i][1]) > len(touch.path)
+        }
+        if not needed:
+            return {}
+        return {i: parse(text) for i, text in self.episode.state_texts() if i in needed}
+
+    def value(self, entry: int, path: Path, values: dict[int, Value]) -> Value:
+        """The value of a path after a change at it, above it or below it."""
+        change, at = self.entries[entry]
+        if len(at) > len(path):
+            return value_at(values[change.step], path)
+        return value_at(change.after, path[len(at) :])
 
     def action(self, step: int) -> Any:
         return self.steps[step - 1].action if 0 < step <= len(self.steps) else None
 
     def missing_states(self) -> list[int]:
-        source = self.episode.data
-        n_steps = source["totals"]["steps"]
-        missing = [index for index in range(n_steps + 1) if index not in self.states]
+        """The states not seen, and those in which a rule looks at what could not be kept."""
+        data = self.episode.data
+        n_steps = data["totals"]["steps"]
+        missing = {index for index in range(n_steps + 1) if index not in self.seen}
         # a last state that was not seen could differ from the one after the last step
-        if source["final_state"] is None:
-            missing.append(n_steps + 1)
-        return missing
+        if data["final_state"] is None:
+            missing.add(n_steps + 1)
+        missing |= {index for at, index in self.unkept.items() if self.is_looked_at(at)}
+        return sorted(missing)
+
+    def is_looked_at(self, at: tuple[str, ...]) -> bool:
+        patterns = [split_pattern(p) for rule in self.rules for p in rule.patterns]
+        return any(isinstance(rule, AllowOnly) for rule in self.rules) or any(
+            covers(pattern, at) or touches(pattern, at) for pattern in patterns
+        )
+
+    def notes(self) -> Iterator[str]:
+        issues = [*self.episode.data["issues"], *self.history.keys.issues]
+        for issue in dict.fromkeys(issues):
+            if issue.startswith("note: /"):
+                yield issue.removeprefix("note: ")
+        if self.audit_failed:
+            yield f"the audit could not be read at step {_listed(self.audit_failed)}"
 
     def exists(self, rule: Rule) -> bool:
         """Whether every path of a rule was there at some time, or need not be."""
@@ -305,15 +430,49 @@ class _Search:
 
     def existed(self, prefix: tuple[str, ...]) -> bool:
         keys = self.history.keys
-        if not self.states:
+        if self.first is None and not self.audit:
             return True  # nothing was seen: that is said by the missing states
-        first = parse(self.states[min(self.states)])
         return (
             not prefix
-            or holds(first, (), prefix, keys)
-            or any(holds(change.after, path, prefix, keys) for change, path in self.entries)
-            or any([event["table"]] == list(prefix[:1]) for event in self.audit or ())
+            or holds(self.first_state, (), prefix, keys)
+            or any(holds(held(at, c.after), at, prefix, keys) for c, at in self.entries)
+            or any(
+                (event["table"],) == prefix or holds(row, at, prefix, keys)
+                for event in self.audit or ()
+                for at, *rows in row_changes(event, keys)
+                for row in rows
+            )
         )
+
+    @cached_property
+    def first_state(self) -> Any:
+        return {} if self.first is None else parse(self.first)
+
+
+class _Related:
+    """Which changes are at a path, above it or below it."""
+
+    def __init__(self, entries: Sequence[tuple[Change, Path]]) -> None:
+        self._entries = entries
+        self._at: dict[Path, list[int]] = defaultdict(list)
+        self._below: dict[Path, list[int]] = defaultdict(list)
+        for i, (_, path) in enumerate(entries):
+            self._at[path].append(i)
+            for length in range(len(path)):
+                self._below[path[:length]].append(i)
+
+    def after(self, touch: Touch) -> list[int]:
+        """Those after a change that are related to its path, by their place; one for each step."""
+        path = touch.path
+        found = [*self._at.get(path, ()), *self._below.get(path, ())]
+        for length in range(len(path)):
+            found += self._at.get(path[:length], ())
+        steps = {
+            self._entries[i][0].step: i
+            for i in sorted(found)
+            if self._entries[i][0].step > touch.step
+        }
+        return list(steps.values())
 
 
 class _Lazily(Sequence[Step]):
@@ -329,44 +488,28 @@ class _Lazily(Sequence[Step]):
         return self._search.steps[index]
 
 
-def _audit_changes(audit: Iterable[Mapping[str, Json]], history: History) -> list[list[Touch]]:
-    """The changes that an audit shows: for each step and path, those made one after another."""
-    found: dict[tuple[int, Path], list[Touch]] = {}
-    for event in audit:
-        for touch in _event_changes(event, history):
-            found.setdefault((touch.step, touch.path), []).append(touch)
-    return list(found.values())
+_MISSING = b'"$envbench":"missing"'
 
 
-def _event_changes(event: Mapping[str, Json], history: History) -> list[Touch]:
-    step, before, after = event["step"], event["before"], event["after"]
-    path = (event["table"], _row_segment(event, history))
-    if before is None or after is None:
-        old = ABSENT if before is None else before
-        return [Touch(path, old, ABSENT if after is None else after, step, step - 1)]
-    names = [*before, *(name for name in after if name not in before)]
-    return [
-        Touch((*path, name), before.get(name, ABSENT), after.get(name, ABSENT), step, step - 1)
-        for name in names
-        if not _same(before.get(name, ABSENT), after.get(name, ABSENT))
-    ]
+def _unkept(value: Json, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where a state holds what could not be kept; of a list or table only that it is in it."""
+    if type(value) is dict:
+        if value.get(TAG) == "missing":
+            yield at
+        for name, item in value.items():
+            yield from _unkept(item, (*at, pointer((name,))[1:]))
+    elif type(value) is list and any(next(_unkept(item, at), None) is not None for item in value):
+        yield at
 
 
-def _row_segment(event: Mapping[str, Json], history: History) -> RowKey:
-    """The segment of an audited row, the one of the state's table where it is observed."""
-    row = event["before"] if event["before"] is not None else event["after"]
-    name = history.keys.of((event["table"],))
-    if name is None or name not in row or key_value(row[name]) is None:
-        return RowKey("key", canonical(event["key"]))
-    value = key_value(row[name])
-    assert value is not None
-    return RowKey(name, value)
+def _holds_unkept(value: Value) -> bool:
+    return type(value) in (dict, list) and _MISSING in canonical(value)
 
 
-def _same(value: Value, other: Value) -> bool:
-    if value is ABSENT or other is ABSENT:
-        return value is other
-    return normal(value) == normal(other)
+def _grew(change: Change) -> bool:
+    """Whether a counted row is there more often than before."""
+    counts = [0 if value is ABSENT else value["count"] for value in (change.before, change.after)]
+    return bool(counts[1] > counts[0])
 
 
 def _distinct(values: Iterable[Value]) -> list[Value]:

@@ -168,8 +168,10 @@ def value_at(found: dict[tuple[Any, ...], Node], path: tuple[Any, ...]) -> Any:
 def compared_inside(a: Node, b: Node) -> bool:
     """Whether two nodes are of one type that has something below it."""
     kinds = {a.kind, b.kind}
-    return kinds in ({"object"}, {"list"}) or kinds <= {"table", "empty"} or (
-        kinds <= {"list", "empty"}
+    return (
+        kinds in ({"object"}, {"list"})
+        or kinds <= {"table", "empty"}
+        or (kinds <= {"list", "empty"})
     )
 
 
@@ -216,7 +218,11 @@ def changes(
         for path in sorted(differing_paths(before, after), key=spell):
             old = value_at(before, path)
             back = next(
-                (j for j in range(i + 1, len(seen)) if form(value_at(seen[j][1], path)) == form(old)),
+                (
+                    j
+                    for j in range(i + 1, len(seen))
+                    if form(value_at(seen[j][1], path)) == form(old)
+                ),
                 None,
             )
             found.append(
@@ -286,9 +292,7 @@ def violations(
         broken = [change for change in changes(states) if rule(change)]
         ends: set[tuple[int, tuple[Any, ...]]] = set()
         for change in broken:
-            if any(
-                step == change.step and change.at[: len(at)] == at for step, at in ends
-            ):
+            if any(step == change.step and change.at[: len(at)] == at for step, at in ends):
                 continue
             found.add((change.step, spell(change.at)))
             if change.restored_at is not None:

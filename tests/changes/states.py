@@ -104,13 +104,15 @@ def is_rows(value: Any) -> bool:
 
 
 def _altered(random: Random, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows in another order, and perhaps one cell of one row changed or its tables reordered."""
+    """The rows in another order, and perhaps one cell changed and a table in it reordered."""
     rows = copy.deepcopy(random.sample(rows, len(rows)))
     row = random.choice(rows)
     if random.random() < 0.5:
         row["a"] = random.choice([1, 2, 1.0])
     if is_rows(row.get("items")):
         row["items"].reverse()
+    if random.random() < 0.04:
+        rows.append(copy.deepcopy(random.choice(rows)))
     return rows
 
 

@@ -32,11 +32,14 @@ def form(value: Any) -> str:
     return reference.form(reference.ABSENT if value is ABSENT else value)
 
 
+def times(change: Any) -> list[Any]:
+    names = ("step", "since", "restored_at", "restored_after", "to_initial")
+    return [getattr(change, name) for name in names]
+
+
 def comparable(history: History) -> list[Any]:
     return [
-        (c.step, c.since, typed(at), c.path, form(c.before), form(c.after))
-        + (c.restored_at, c.restored_after, c.to_initial)
-        for c, at in history.entries
+        (typed(at), c.path, form(c.before), form(c.after), *times(c)) for c, at in history.entries
     ]
 
 
@@ -55,8 +58,7 @@ def test_every_change_among_few_values_is_the_one_the_definitions_give(states):
 def check(states):
     history = derive((step, sections_of(state)) for step, state in states)
     expected = [
-        (c.step, c.since, c.at, reference.spell(c.at), form(c.before), form(c.after))
-        + (c.restored_at, c.restored_after, c.to_initial)
+        (c.at, reference.spell(c.at), form(c.before), form(c.after), *times(c))
         for c in reference.changes(states)
     ]
     assert comparable(history) == expected
