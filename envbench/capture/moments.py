@@ -35,7 +35,7 @@ def durations(counts: Iterable[int | None], unit: str) -> list[timedelta | np.ti
 
 
 def zone_of(zone: tzinfo | None) -> tzinfo | None:
-    """The zone as evidence keeps it: those of pytz and dateutil by name or by fixed offset."""
+    """The zone as evidence keeps it: pytz's by name, a fixed offset as such, others as they are."""
     if zone is None or isinstance(zone, timezone | ZoneInfo):
         return zone
     name = getattr(zone, "zone", None)  # pytz

@@ -104,8 +104,8 @@ class PostgresObserver:
         update that changed nothing is an event too.
 
         An event is new when its transaction was not committed at the last call, however long ago
-        it began. The order is that in which rows were written; a row's events are in the order it
-        changed.
+        it began. The order is that in which rows were written, but for one case: what a row
+        trigger of the user's does to other rows of the statement that fired it comes too early.
 
         Raises LookupError when no audit is installed, and AuditIncomplete when something happened
         that the audit did not record: a trigger gone or disabled, also for a while; a table that is
@@ -151,7 +151,9 @@ class PostgresObserver:
             with connected(self._conninfo, self.timeout) as connection:
                 tables = self._snapshot(connection, self._there)
                 return start(connection, self.schema, tables)
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            if error.sqlstate is not None:  # not of the connection
+                raise
             return None  # the factory may make the database; if not, the first reading says so
 
     def _snapshot(

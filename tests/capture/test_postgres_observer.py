@@ -803,6 +803,51 @@ def test_events_that_no_longer_fit_the_table_are_not_dropped_silently(database: 
         observer.audit()
 
 
+def test_tables_without_columns_and_computed_ones_are_audited(database: Database) -> None:
+    conninfo = database(
+        "CREATE TABLE marks ()",
+        "CREATE TABLE sums (cents int, twice int GENERATED ALWAYS AS (cents * 2) STORED)",
+    )
+    observer = audited(conninfo)
+    execute(
+        conninfo,
+        "INSERT INTO marks DEFAULT VALUES",
+        "INSERT INTO sums VALUES (5)",
+        "UPDATE sums SET cents = 6",
+        "DELETE FROM marks",
+    )
+    assert [(event["table"], *rows_of(event)) for event in observer.audit()] == [
+        ("marks", None, {}),
+        ("sums", None, {"cents": 5, "twice": 10}),
+        ("sums", {"cents": 5, "twice": 10}, {"cents": 6, "twice": 12}),
+        ("marks", {}, None),
+    ]
+    assert observer() == {"marks": [], "sums": [{"cents": 6, "twice": 12}]}
+
+
+def test_a_role_that_may_read_the_state_only_can(database: Database) -> None:
+    conninfo = database(
+        ACCOUNTS,
+        TWO_ROWS,
+        "DROP ROLE IF EXISTS reader",
+        "CREATE ROLE reader LOGIN",
+        "GRANT SELECT ON accounts TO reader",
+    )
+    PostgresObserver.install_audit(conninfo)
+    observer = PostgresObserver(conninfo.replace("user=postgres", "user=reader"))
+    assert observer()["accounts"][0] == {"id": 1, "cents": 10}
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="schema envbench_audit"):
+        observer.audit()
+    execute(
+        conninfo,
+        "GRANT USAGE ON SCHEMA envbench_audit TO reader",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA envbench_audit TO reader",
+        "DELETE FROM accounts WHERE id = 2",
+    )
+    assert told(observer) == [("delete", 2, 20, None)]
+    execute(conninfo, "DROP OWNED BY reader", "DROP ROLE reader")
+
+
 def test_a_value_that_its_type_has_no_more_is_an_incomplete_audit(database: Database) -> None:
     conninfo = database(
         "CREATE TYPE mood AS ENUM ('sad')", "CREATE TABLE people (id int, mood mood)"
@@ -864,19 +909,26 @@ STATEMENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@pytest.fixture(scope="module")
+def emptied(running: str) -> str:
+    """A database whose table `t` is made anew for every example."""
+    execute(f"{running} dbname=postgres", "CREATE DATABASE of_examples")
+    return f"{running} dbname=of_examples"
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
     transactions=st.lists(
         st.tuples(st.lists(STATEMENTS, min_size=1, max_size=4), st.booleans()), max_size=4
     )
 )
 def test_the_events_lead_from_one_state_to_the_next(
-    database: Database, transactions: list[tuple[list[str], bool]]
+    emptied: str, transactions: list[tuple[list[str], bool]]
 ) -> None:
-    conninfo = database(
+    conninfo = emptied
+    execute(
+        conninfo,
+        "DROP TABLE IF EXISTS t",
         "CREATE TABLE t (id int PRIMARY KEY, s text, n numeric)",
         "INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2)",
     )
