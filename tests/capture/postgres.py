@@ -32,10 +32,14 @@ def server() -> Iterator[str]:
             shutil.chown(folder, "postgres")
 
         def run(program: str, *arguments: str) -> None:
-            command = [str(programs / program), *arguments]
-            if root:
-                command = ["runuser", "-u", "postgres", "--", *command]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [str(programs / program), *arguments],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                **({"user": "postgres", "group": "postgres", "extra_groups": []} if root else {}),
+            )
             if done.returncode:
                 log = folder / "log"
                 said = log.read_text(errors="replace") if log.exists() else ""
