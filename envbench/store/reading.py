@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from envbench.evidence.digest import SCHEMA, join_object
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import canonical, parse
@@ -47,7 +49,10 @@ def episode(store: Store, episode_id: str, *, verify: bool = False) -> EpisodeEv
         raise StoreError(f"{store.path}: episode {episode_id} is there {len(rows)} times")
     (found,) = _Batch(store, rows).episodes()
     if verify:
-        problems = found.verify()
+        try:
+            problems = found.verify()
+        except Exception as error:  # what was altered may fit no type
+            problems = [f"it cannot be read to the end: {type(error).__name__}: {error}"]
         if problems:
             raise StoreError(f"{store.path}: episode {episode_id}: {'; '.join(problems)}")
     return found
@@ -66,7 +71,7 @@ class Episodes:
 
     def __init__(self, store: Store, where: str | None = None) -> None:
         self._store = store
-        condition = "" if where is None else f" WHERE ({where}\n)"
+        condition = "" if where is None else f" WHERE ({_condition(where)}\n)"
         self._ids = [
             str(row[0])
             for row in _fetch(
@@ -83,8 +88,10 @@ class Episodes:
             yield from self._read(self._ids[first : first + BATCH])
 
     def __getitem__(self, index: int) -> EpisodeEvidence:
-        (found,) = self._read([self._ids[index]])
-        return found
+        episode_id = self._ids[index]
+        for found in self._read([episode_id]):
+            return found
+        raise StoreError(f"{self._store.path}: episode {episode_id} is gone since it was listed")
 
     def __repr__(self) -> str:
         return f"<Episodes: {len(self)} in {self._store.path}>"
@@ -199,6 +206,24 @@ LEFT JOIN (
     FROM environments QUALIFY row_number() OVER (PARTITION BY environment_key) = 1
 ) AS v ON v.environment_key = e.environment_key
 """
+
+
+def _condition(where: str) -> str:
+    """The text of a condition, when it is one and nothing beside it.
+
+    Put into a query unseen, ``1 = 1); DELETE FROM episodes; --`` would be run.
+
+    Raises:
+        QueryError: when it is not one expression.
+        TypeError: when it is no text.
+    """
+    if not isinstance(where, str):
+        raise TypeError(f"where must be an SQL condition as text, not {type(where).__name__}")
+    try:
+        duckdb.SQLExpression(where)
+    except (duckdb.Error, RuntimeError, ValueError) as error:
+        raise QueryError(f"where={where!r} is not one SQL condition: {error}") from error
+    return where.rstrip().removesuffix(";")
 
 
 def _fetch(store: Store, query: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:

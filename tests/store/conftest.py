@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from envbench.capture import EpisodeCaptureWrapper, Provenance, capture_episode
+from envbench.capture.encoder import EpisodeEncoder
+from envbench.capture.recorder import Header, Recorder
 from envbench.checks import (
     AcceptancePolicy,
     CheckRequirement,
@@ -20,6 +22,7 @@ from envbench.checks import (
 )
 from envbench.evidence import EvalCase
 from envbench.store import connect
+from envbench.store.writing import EpisodePart
 
 
 class Shop(gymnasium.Env[Any, int]):
@@ -175,3 +178,67 @@ def filled(filled_bytes, tmp_path) -> Path:
     path = tmp_path / "a.duckdb"
     path.write_bytes(filled_bytes)
     return path
+
+
+def _record_parts(
+    *sizes: int,
+    seed: int = 1,
+    ending: str | None = "terminated",
+    capture_steps: bool = True,
+    by_line: bool = False,
+) -> list[EpisodePart]:
+    """The parts of one episode, of so many steps each; the last one is sealed unless told not to.
+
+    Every third step sees the same state, every step has an event of the audit, the fourth an array.
+    """
+    header = Header(
+        case=EvalCase("walk", case_id="walk"),
+        surroundings=None,
+        environment_id="line-v1",
+        observer_id="world",
+        provenance=Provenance(),
+        seed=seed,
+        options=None,
+        max_steps=None,
+        row_keys=None,
+        audited=True,
+        capture_steps=capture_steps,
+        closes=True,
+    )
+    parts: list[EpisodePart] = []
+    encoder = EpisodeEncoder(header, repeat_arrays=by_line)
+    events: list[dict[str, Any]] = []
+
+    def audit() -> list[dict[str, Any]]:
+        seen, events[:] = events.copy(), []
+        return seen
+
+    recorder = Recorder(
+        header,
+        lambda of, raw: parts.append(encoder.encode(raw)),
+        lambda: {"at": recorder.n_steps % 3},
+        audit,
+    )
+    recorder.reset(lambda: (0, {}))
+
+    def step(action: int) -> Any:
+        at = recorder.n_steps + 1
+        events.append({"table": "t", "op": "insert", "key": {"at": at}, "before": None, "after": 1})
+        info = {"picture": np.arange(2_000.0)} if at == 4 else {}
+        ended = ending == "terminated" and at == sum(sizes)
+        return at, float("nan") if at == 2 else 0.5, ended, False, info
+
+    for number, size in enumerate(sizes, 1):
+        for _ in range(size):
+            recorder.step(1, step)
+        if number < len(sizes) or ending is None:
+            recorder._hand_over(None)
+    if ending is not None:
+        recorder.finish(ending, cleanup={"attempted": True, "completed": True, "error": None})
+    return parts
+
+
+@pytest.fixture
+def record_parts() -> Any:
+    """A function that gives the parts of an episode."""
+    return _record_parts
