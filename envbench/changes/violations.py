@@ -66,7 +66,10 @@ class Finding:
     resolution: Resolution
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as Python values, as a check's evidence holds it."""
+        """The finding as Python values, as a check's evidence holds it.
+
+        A large array stands as its dtype, shape and SHA-256.
+        """
         return {
             "rule": self.rule,
             "path": self.path,
@@ -157,6 +160,22 @@ def find_violations(episode: EpisodeEvidence, rules: Iterable[Rule]) -> Violatio
     return _Search(episode, held).result()
 
 
+_Broken = tuple[Touch, int | None]
+"""A change that a rule may not allow, and the step at which it was undone."""
+
+
+def _without_endings(broken: Iterable[_Broken]) -> Iterator[_Broken]:
+    """Changes without those that put a value back: they are part of the finding that they end."""
+    ended: set[tuple[int, Path]] = set()
+    for touch, restored_at in broken:
+        path = touch.path
+        if any((touch.step, path[:length]) in ended for length in range(len(path) + 1)):
+            continue
+        if restored_at is not None:
+            ended.add((restored_at, path))
+        yield touch, restored_at
+
+
 class _Search:
     """One search for violations in one episode."""
 
@@ -197,12 +216,16 @@ class _Search:
             yield index, text
 
     def result(self) -> Violations:
-        broken = [each for rule in self.judged for each in self.broken(rule)]
+        shown = [self.broken(rule) for rule in self.judged]
+        broken = [
+            (rule, touch, restored_at)
+            for rule, of_rule in zip(self.judged, shown, strict=True)
+            for touch, restored_at in _without_endings(of_rule)
+        ]
         values = self.read(broken)
         findings = [self.finding(*each, values) for each in broken]
-        for rule in self.judged:
-            shown = [touch for of_rule, touch, _ in broken if of_rule is rule]
-            findings += self.of_audit(rule, shown)
+        for rule, of_rule in zip(self.judged, shown, strict=True):
+            findings += self.of_audit(rule, [touch for touch, _ in of_rule])
         findings.sort(key=lambda finding: (finding.step, finding.path))
         unmatched = tuple(str(rule) for rule in self.rules if not self.exists(rule))
         missing = tuple(self.missing_states())
@@ -229,27 +252,13 @@ class _Search:
             return " or ".join(str(each) for each in self.rules if isinstance(each, AllowOnly))
         return str(rule)
 
-    def broken(self, rule: Rule) -> list[tuple[Rule, Touch, int | None]]:
-        """The changes that the states show and the rule does not allow, and when they were undone.
-
-        One that puts a value back is part of the finding that it ends.
-        """
-        found = []
-        ended: set[tuple[int, Path]] = set()
-        for touch, restored_at in self.touches:
-            if self.violates(rule, touch) is not True:
-                continue
-            path = touch.path
-            if any((touch.step, path[:length]) in ended for length in range(len(path) + 1)):
-                continue
-            if restored_at is not None:
-                ended.add((restored_at, path))
-            found.append((rule, touch, restored_at))
-        return found
+    def broken(self, rule: Rule) -> list[_Broken]:
+        """The changes that the states show and the rule does not allow."""
+        return [each for each in self.touches if self.violates(rule, each[0]) is True]
 
     @cached_property
-    def touches(self) -> list[tuple[Touch, int | None]]:
-        """The changes of the states as rules see them, and when they were undone."""
+    def touches(self) -> list[_Broken]:
+        """The changes of the states as rules see them."""
         moves: dict[tuple[int, Path], set[bool]] = defaultdict(set)
         for change, path in self.entries:
             if path and isinstance(path[-1], RowDigest):
@@ -520,7 +529,18 @@ def _distinct(values: Iterable[Value]) -> list[Value]:
 
 
 def _plain(value: Value) -> Any:
-    return ABSENT if value is ABSENT else decode(value)
+    return ABSENT if value is ABSENT else decode(_described(value))
+
+
+def _described(value: Json) -> Json:
+    """The value, in which arrays that are kept beside the states stand as what identifies them."""
+    if type(value) is list:
+        return [_described(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if value.get(TAG) == "array" and "sha256" in value:
+        return {name: item for name, item in value.items() if name != TAG}
+    return {name: _described(item) for name, item in value.items()}
 
 
 def _shown(value: Value) -> str:

@@ -256,23 +256,39 @@ def meets(pattern: str, path: str) -> bool:
     return re.fullmatch(f"{expression}(/.*)?", path, re.DOTALL) is not None
 
 
-def forbids(pattern: str, change: Change, states: dict[int, dict[tuple[Any, ...], Node]]) -> bool:
+def forbids(pattern: str, change: Change, keys: dict[str, str | None]) -> bool:
     """Whether a change is at a pattern, below it, or above something that it names."""
     if meets(pattern, spell(change.at)):
         return True
-    if change.at and change.at[-1][0] == "digest":  # a whole row: what is named inside it?
-        inside: dict[tuple[Any, ...], Node] = {}
-        row = (change.before if change.after is ABSENT else change.after)["row"]
-        lay_out(row, change.at, "", defaultdict(lambda: None), inside)
-        below = list(inside)
-    else:
-        below = [
-            path
-            for step in (change.since, change.step)
-            for path in states[step]
-            if path[: len(change.at)] == change.at
-        ]
-    return any(meets(pattern, spell(path)) for path in below)
+    below: list[str] = []
+    for value in (change.before, change.after):
+        if value is not ABSENT:
+            whole = bool(change.at) and change.at[-1][0] == "digest"
+            inside(value["row"] if whole else value, change.at, keys, below)
+    return any(meets(pattern, path) for path in below)
+
+
+def inside(
+    value: Any, path: tuple[Any, ...], keys: dict[str, str | None], found: list[str]
+) -> None:
+    """The paths of everything inside a value."""
+    items: list[tuple[Any, Any]] = []
+    if is_object(value):
+        items = [(("member", name), item) for name, item in value.items()]
+    elif is_table(value):
+        kinds = {"row": "/*", "digest": "/*"}
+        key = keys.get("".join(kinds.get(segment[0]) or spell((segment,)) for segment in path))
+        for row in value:
+            if key is not None:
+                items.append((("row", key, text(row[key])), row))
+            else:
+                digest = hashlib.sha256(text(unordered(row)).encode()).hexdigest()[:16]
+                items.append((("digest", digest), row))
+    elif isinstance(value, list):
+        items = [(("position", i), item) for i, item in enumerate(value)]
+    for segment, item in items:
+        found.append(spell((*path, segment)))
+        inside(item, (*path, segment), keys, found)
 
 
 def violations(
@@ -283,9 +299,8 @@ def violations(
     Changes that only put back what an earlier one did are left out as `find_violations` does.
     """
     keys = choose_keys([state for _, state in states], {})
-    laid_out = {step: nodes(state, keys) for step, state in states}
     found = set()
-    rules = [lambda c, p=p: forbids(p, c, laid_out) for p in forbidden]
+    rules = [lambda c, p=p: forbids(p, c, keys) for p in forbidden]
     if allowed:
         rules.append(lambda c: not any(meets(p, spell(c.at)) for p in allowed))
     for rule in rules:
