@@ -219,14 +219,15 @@ class Envbench(Recorder):
 class EnvbenchWrapper(Recorder):
     package = "envbench"
     fresh = False
-    env: Any = None
 
-    def episode(self, clock: Clock, steps: int, seed: int) -> None:
+    def __init__(self, target: Path, world: World) -> None:
+        super().__init__(target, world)
         import envbench
 
-        if self.env is None:
-            target = self.target / "envbench.duckdb"
-            self.env = envbench.capture_episodes(self.world.factory(), exporter=target)
+        exporter = target / "envbench.duckdb"
+        self.env = envbench.capture_episodes(world.factory(), exporter=exporter)
+
+    def episode(self, clock: Clock, steps: int, seed: int) -> None:
         observation, _ = self.env.reset(seed=seed)
         clock.play(self.env, observation, steps)
 
@@ -266,15 +267,16 @@ class Multivon(Recorder):
 class Briefcase(Recorder):
     package = "briefcase-ai"
     fresh = False
-    env: Any = None
 
-    def episode(self, clock: Clock, steps: int, seed: int) -> None:
+    def __init__(self, target: Path, world: World) -> None:
+        super().__init__(target, world)
         from briefcase.exporters.file import JSONLFileExporter
         from briefcase.integrations.gym import capture_episodes
 
-        if self.env is None:
-            exporter = JSONLFileExporter(self.target / "records.jsonl")
-            self.env = capture_episodes(self.world.factory(), exporter=exporter)
+        exporter = JSONLFileExporter(target / "records.jsonl")
+        self.env = capture_episodes(world.factory(), exporter=exporter)
+
+    def episode(self, clock: Clock, steps: int, seed: int) -> None:
         observation, _ = self.env.reset(seed=seed)
         clock.play(self.env, observation, steps)
 
@@ -321,10 +323,13 @@ class Played:
 
 
 def play(kind: type[Recorder], world: str, steps: int, seed: int) -> Played:
-    """Play episodes of 500 steps until that many steps are recorded, and close."""
+    """Play episodes of 500 steps until that many steps are recorded, and close.
+
+    The time to make the file is left out, that to close it is not.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        clock, started = Clock(), time.process_time()
         recorder = kind(Path(folder), WORLDS[world]())
+        clock, started = Clock(), time.process_time()
         while clock.steps < steps:
             recorder.episode(clock, min(EPISODE_STEPS, steps - clock.steps), seed)
             seed += 1
