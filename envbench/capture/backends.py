@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from envbench.capture.jsonl import JsonLines
+from envbench.evidence.portable import parse
+from envbench.evidence.record import StepColumns
 from envbench.store import Store
-from envbench.store.errors import StoreError
-from envbench.store.spill import write_spill
+from envbench.store.adoption import OPEN_HERE
+from envbench.store.errors import StoreError, StoreWarning
+from envbench.store.spill import SpillFile, read_spill, spill_files, spill_folder, write_spill
 from envbench.store.writing import EpisodePart, Known, write_parts
 
 
@@ -86,7 +91,10 @@ class StoreBackend:
 
 
 class JsonLinesBackend:
-    """Keeps episodes as JSON lines."""
+    """Keeps episodes as JSON lines.
+
+    Opening it takes in what could not be written before, once.
+    """
 
     by_line = True
 
@@ -94,6 +102,16 @@ class JsonLinesBackend:
         self.name = str(path)
         self._path = path
         self._lines = JsonLines(path)
+        spilled = {
+            episode_id: files
+            for episode_id, files in spill_files(path).items()
+            if episode_id not in OPEN_HERE and (files[-1].sealed or not files[-1].may_go_on)
+        }
+        ended = _ended(path) if spilled else set()
+        for episode_id, files in spilled.items():
+            self._take_in(files, known=episode_id in ended)
+        with suppress(OSError):  # it is not there, or holds what is left
+            spill_folder(path).rmdir()
 
     def write(self, parts: list[EpisodePart]) -> None:
         """Append a line for each step and each end of an episode."""
@@ -106,6 +124,18 @@ class JsonLinesBackend:
     def close(self) -> None:
         """Close the file."""
         self._lines.close()
+
+    def _take_in(self, files: list[SpillFile], *, known: bool) -> None:
+        try:
+            parts = [read_spill(file.path) for file in files]
+            if not known:
+                self._lines.append([_joined(parts)])
+        except (OSError, ValueError, KeyError) as error:
+            message = f"a spill file of {self.name} could not be taken in and is left: {error}"
+            warnings.warn(message, StoreWarning, stacklevel=2)
+            return
+        for file in files:
+            file.path.unlink(missing_ok=True)
 
 
 class SpillBackend:
@@ -140,6 +170,41 @@ class SpillBackend:
 
     def close(self) -> None:
         """Do nothing: no file is open."""
+
+
+def _joined(parts: list[EpisodePart]) -> EpisodePart:
+    """Consecutive parts of an episode as one; the lines of the last need what the first knew.
+
+    Raises:
+        ValueError: when one between them is missing.
+    """
+    first, last = parts[0], parts[-1]
+    columns = StepColumns()
+    arrays: dict[str, bytes] = {}
+    for part in parts:
+        if len(part.columns) and part.first_step != first.first_step + len(columns):
+            raise ValueError(f"steps of episode {first.episode_id} are missing")
+        columns.extend(part.columns)
+        arrays |= part.arrays
+    return EpisodePart(
+        episode_id=first.episode_id,
+        first_step=first.first_step,
+        columns=columns,
+        arrays=arrays,
+        opening=first.opening,
+        seal=last.seal,
+    )
+
+
+def _ended(path: Path) -> set[str]:
+    """The episodes whose end is in a file of JSON lines."""
+    found = set()
+    with path.open("rb") as lines:
+        for line in lines:
+            if b'"rl.episode"' in line:
+                with suppress(ValueError):
+                    found.add(parse(line)["episode_id"])
+    return found
 
 
 def _identity(path: Path | None) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """The sink in one process: waiting, closing, failing. Ends of processes are in test_durability."""
 
 import gc
+import json
 import threading
 import time
 from contextlib import suppress
@@ -13,8 +14,9 @@ import pytest
 from envbench import EvalCase
 from envbench.capture import EpisodeCaptureWrapper, WriteFailed, capture_episode
 from envbench.capture import sink as sinks
+from envbench.capture.encoder import EpisodeEncoder
 from envbench.capture.provenance import Provenance
-from envbench.capture.recorder import Header
+from envbench.capture.recorder import Header, Recorder
 from envbench.capture.sink import Sink, sink_for
 from envbench.store import connect
 from envbench.store.errors import StoreClosed, StoreError, StoreWarning
@@ -607,3 +609,56 @@ def test_one_target_has_one_sink(path):
     assert not first.closed
     sinks.release(first)
     assert first.closed
+
+
+# -- JSON lines -----------------------------------------------------------------------------------
+
+
+def lines_of(path):
+    """(kind, step or number of steps) of every line of a file."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        (record["decision_type"], record.get("step_index", record["outputs"].get("total_steps")))
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 3, 1), (2, 0)])
+def test_spilled_parts_of_json_lines_are_taken_in_once(tmp_path, sizes, header):
+    path = tmp_path / "episodes.jsonl"
+    parts = []
+    encoder = EpisodeEncoder(header(1), repeat_arrays=True)
+    recorder = Recorder(encoder.header, lambda of, raw: parts.append(encoder.encode(raw)))
+    recorder.reset(lambda: (0, {}))
+    for number, size in enumerate(sizes, 1):
+        for at in range(size):
+            recorder.step(1, lambda action, at=at: (at, 1.0, False, False, {}))
+        if number < len(sizes):
+            recorder._hand_over(None)
+    recorder.finish("policy_stop")
+    files = [write_spill(path, part) for part in parts]
+    contents = {file: file.read_bytes() for file in files}
+    total = sum(sizes)
+    expected = [("rl.step", step) for step in range(total)] + [("rl.episode", total)]
+    for _ in range(2):  # the second time as after a crash before the files were removed
+        sinks.release(sink_for(path))
+        assert lines_of(path) == expected
+        assert not spill_folder(path).exists()
+        spill_folder(path).mkdir()
+        for file, content in contents.items():
+            file.write_bytes(content)
+    files[-1].write_bytes(b"damaged")
+    with pytest.warns(StoreWarning, match="could not be taken in and is left"):
+        sinks.release(sink_for(path))
+    assert lines_of(path) == expected
+
+
+def test_a_file_of_json_lines_that_is_closed_while_an_episode_is_recorded(tmp_path):
+    path = tmp_path / "episodes.jsonl"
+    env = EpisodeCaptureWrapper(Line(), exporter=path)
+    play(env, 1, 9, 2)
+    env._sink.close()
+    with pytest.raises(WriteFailed, match=r"jsonl\.spill.*takes the files in"):
+        env.close()
+    sinks.release(sink_for(path))
+    assert lines_of(path) == [("rl.step", 0), ("rl.step", 1), ("rl.episode", 2)]
