@@ -1,29 +1,18 @@
 """The history of an episode's state: every change, and whether and when it was undone.
 
-States are seen one after another in canonical form. The text of a member that did not change is
-only compared. Of a table whose text did, the rows between the first and the last that differ are
-told apart in the text, and only those that are new or gone are parsed.
+States are seen one after another in canonical form; `parts` finds what differs between two of them.
+A change waits for the value that was there before it, under its path, until that comes back.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from envbench.changes.diff import (
-    Difference,
-    Value,
-    compare,
-    compare_objects,
-    count_difference,
-    holds_table,
-    normal,
-    value_at,
-)
-from envbench.changes.paths import Path, RowDigest, RowKey, key_value, pointer
-from envbench.changes.tables import KeyBroken, Keys, by_key, is_object, is_table
+from envbench.changes.diff import Difference, Value, normal
+from envbench.changes.parts import Part, compare_members, split_members, value_in
+from envbench.changes.paths import Path, pointer
+from envbench.changes.tables import KeyBroken, Keys
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.tagged import ABSENT, TAG
@@ -80,18 +69,37 @@ class History:
         self.keys = Keys(dict(row_keys or {}))
         self.lost = False
         self._seen: list[tuple[int, Sections]] | None = []
+        self._last: int | None
+        self._last_text: bytes | None
         self._begin()
 
     def see(self, step: int, state: Sections) -> None:
         """See the state after a step; steps come in order, those without a state are left out."""
-        if self._seen is not None:
-            self._seen.append((step, state))
         try:
             self._see(step, state)
         except KeyBroken as broken:
             self.keys.demote(broken.path, step, broken.reason)
             self.lost = self._seen is None
-            self._see_again(self._seen or [(step, state)])
+            self._see_again([*(self._seen or ()), (step, state)])
+        if self._seen is not None:
+            self._seen.append((step, state))
+
+    def see_text(self, step: int, text: bytes) -> None:
+        """See a state given as canonical JSON; `see` is for one that is in sections already."""
+        if text == self._last_text:  # many steps leave the state as it was
+            self._last = step
+            if self._seen is not None:
+                self._seen.append((step, self._seen[-1][1]))
+            return
+        self._last_text = text
+        try:
+            sections = None if TAG in self._parts else split_members(self._parts, text)
+            if sections is not None:
+                self.see(step, sections)
+                return
+        except ValueError:  # what seemed to be one member's text was that of several
+            pass
+        self.see(step, sections_of(parse(text)))
 
     @property
     def row_keys(self) -> dict[str, str | None]:
@@ -112,9 +120,10 @@ class History:
         return [(entry.change(), entry.difference.path) for entry in self._entries]
 
     def _begin(self) -> None:
-        self._last: int | None = None
-        self._initial: dict[str, _Part] = {}
-        self._parts: dict[str, _Part] = {}
+        self._last = None
+        self._last_text = None
+        self._initial: dict[str, Part] = {}
+        self._parts: dict[str, Part] = {}
         self._entries: list[_Entry] = []
         self._waiting: dict[Path, dict[bytes | None, list[_Entry]]] = {}
         # the paths that wait, by each path above them
@@ -134,10 +143,7 @@ class History:
 
     def _see(self, step: int, state: Sections) -> None:
         if self._last is None:
-            self._parts = {name: _Part(text) for name, text in state.items()}
-            if TAG not in state:
-                for name, part in self._parts.items():
-                    self._meet(name, part)
+            self._parts = self._met(state)
             self._initial = {name: part.copy() for name, part in self._parts.items()}
         else:
             differences = self._differences(state)
@@ -145,45 +151,27 @@ class History:
                 self._record(step, differences)
         self._last = step
 
-    def _meet(self, name: str, part: _Part) -> None:
-        """Take in a member that was not there before."""
-        if part.text[:1] in b"[{":
-            self.keys.choose({name: part.value})
-            self.keys.require((name,), part.value)
-            part.index((name,), self.keys)
+    def _met(self, state: Sections) -> dict[str, Part]:
+        """The parts of a state of which nothing was there before."""
+        parts = {name: Part(text) for name, text in state.items()}
+        if TAG not in state:
+            for name, part in parts.items():
+                part.meet((name,), self.keys)
+        return parts
 
     def _differences(self, state: Sections) -> list[Difference]:
         """What differs from the state before; the parts become those of the new state."""
         if TAG in state or TAG in self._parts:
             return self._difference_of_wholes(state)
-        found: list[Difference] = []
-        parts = {}
-        for name, text in state.items():
-            old = self._parts.get(name)
-            if old is None:
-                new = parts[name] = _Part(text)
-                self._meet(name, new)
-                found.append(Difference((name,), ABSENT, new.value))
-            elif old.text == text:
-                parts[name] = old
-            else:
-                new = parts[name] = _Part(text)
-                found += _differences_of((name,), old, new, self.keys)
-        if len(parts) != len(self._parts) or found:
-            for name, old in self._parts.items():
-                if name not in state:
-                    found.append(Difference((name,), old.value, ABSENT))
-        self._parts = parts
+        found, self._parts = compare_members((), self._parts, state, self.keys)
         return found
 
     def _difference_of_wholes(self, state: Sections) -> list[Difference]:
-        old, self._parts = self._parts, {name: _Part(text) for name, text in state.items()}
+        old = self._parts
         if {name: part.text for name, part in old.items()} == state:
             return []
-        if TAG not in state:
-            for name, part in self._parts.items():
-                self._meet(name, part)
-        return [Difference((), _value_in(old, ()), _value_in(self._parts, ()))]
+        self._parts = self._met(state)
+        return [Difference((), value_in(old, ()), value_in(self._parts, ()))]
 
     def _record(self, step: int, differences: list[Difference]) -> None:
         assert self._last is not None
@@ -225,14 +213,14 @@ class History:
         for entry in waiting.pop(text, ()):
             entry.restored_at = step
             entry.restored_after = self._last
-            entry.to_initial = text == _text(_value_in(self._initial, path))
+            entry.to_initial = text == _text(value_in(self._initial, path))
         if not waiting:
             del self._waiting[path]
             for length in range(1, len(path)):
                 self._waiting_below[path[:length]].discard(path)
 
     def _value(self, path: Path) -> Value:
-        return _value_in(self._parts, path)
+        return value_in(self._parts, path)
 
 
 def sections_of(state: Json) -> dict[str, bytes]:
@@ -241,22 +229,13 @@ def sections_of(state: Json) -> dict[str, bytes]:
 
 
 def derive(
-    states: Iterable[tuple[int, Sections]], row_keys: Mapping[str, str | None] | None = None
+    states: Iterable[tuple[int, bytes]], row_keys: Mapping[str, str | None] | None = None
 ) -> History:
-    """The history of states given as (step, sections) in order."""
+    """The history of states given as (step, canonical JSON) in order."""
     history = History(row_keys)
-    for step, state in states:
-        history.see(step, state)
+    for step, text in states:
+        history.see_text(step, text)
     return history
-
-
-def sections_in(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Sections]]:
-    """States given as (index, canonical JSON), as `History.see` takes them."""
-    last, sections = b"", {}
-    for index, text in texts:
-        if text != last:  # many steps leave the state as it was
-            last, sections = text, sections_of(parse(text))
-        yield index, sections
 
 
 def changes_of(episode: EpisodeEvidence) -> list[Change]:
@@ -266,7 +245,7 @@ def changes_of(episode: EpisodeEvidence) -> list[Change]:
 
 def history_of(episode: EpisodeEvidence) -> History:
     """The history of an episode, derived from its states under its recorded keys."""
-    return derive(sections_in(episode.state_texts()), episode.data["row_keys"])
+    return derive(episode.state_texts(), episode.data["row_keys"])
 
 
 def diff(
@@ -299,7 +278,7 @@ def diff(
     for name, state in (("before", before), ("after", after)):
         if not isinstance(state, dict):
             raise TypeError(f"{name} must be a dict, not {type(state).__name__}")
-    return derive([(0, sections_of(before)), (1, sections_of(after))], row_keys).changes()
+    return derive([(0, canonical(before)), (1, canonical(after))], row_keys).changes()
 
 
 @dataclass(slots=True)
@@ -329,225 +308,6 @@ class _Entry:
             restored_after=self.restored_after,
             to_initial=self.to_initial,
         )
-
-
-class _Part:
-    """One member of a state: its text, and what was made of it so far.
-
-    Attributes:
-        text: canonical JSON.
-        by_key: of a table with a key whose rows can be told apart in the text, the text of each
-            row by the value of its key.
-        counts: of such a table without a key, how often each row's text is there.
-
-    Both are handed on from state to state, and true of the latest.
-    """
-
-    __slots__ = ("_value", "by_key", "counts", "text")
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        self.by_key: dict[bytes, bytes] | None = None
-        self.counts: Counter[bytes] | None = None
-        self._value: Any = _UNPARSED
-
-    @property
-    def value(self) -> Json:
-        """The parsed value."""
-        if self._value is _UNPARSED:
-            self._value = parse(self.text)
-        return self._value
-
-    def copy(self) -> _Part:
-        """The same member, whose index stays as it is."""
-        part = _Part(self.text)
-        part.by_key = None if self.by_key is None else dict(self.by_key)
-        part._value = self._value
-        return part
-
-    def index(self, path: Path, keys: Keys) -> None:
-        """Tell the rows of a table apart, when its text allows it.
-
-        As many pieces as rows means that every cut is between two rows.
-        """
-        if not is_table(self.value):
-            return
-        pieces = self.text[2:-2].split(b"},{")
-        if len(pieces) != len(self.value):
-            return
-        key = keys.of(path)
-        if key is not None:
-            self.by_key = dict(zip(by_key(self.value, key, path), pieces, strict=True))
-        else:
-            self.counts = Counter(pieces)
-
-
-_UNPARSED = object()
-
-
-def _differences_of(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Difference]:
-    """The differences of one member of the state."""
-    found = None
-    if old.by_key is not None or old.counts is not None:
-        found = _row_differences(path, old, new, keys)
-    if found is None:
-        keys.choose(_nest(path, new.value))
-        found = compare(old.value, new.value, keys, path)
-        new.index(path, keys)
-    for difference in found:
-        if type(difference.after) in (dict, list):
-            row = isinstance(difference.path[-1], RowDigest)
-            keys.require(difference.path, difference.after["row"] if row else difference.after)
-    return found
-
-
-def _row_differences(path: Path, old: _Part, new: _Part, keys: Keys) -> list[Difference] | None:
-    """The differences of a table by the texts of its rows, or None when these do not tell.
-
-    A cut inside a row's text or a nested list leaves a piece that is no object, and such a piece
-    is not among the old ones, so that parsing the new ones is proof enough.
-    """
-    pieces = _pieces_that_differ(old.text, new.text)
-    if pieces is None:
-        return None
-    gone, come = Counter(pieces[0]), Counter(pieces[1])
-    try:
-        rows = {piece: _row(piece) for piece, _ in gone.items() ^ come.items()}
-    except ValueError:
-        return None
-    if any(type(value) in (dict, list) for row in rows.values() for value in row.values()):
-        if old.counts is not None and any(map(holds_table, rows.values())):
-            return None  # two texts may be one row
-        keys.choose(_nest(path, list(rows.values())))
-    if old.by_key is None:
-        found = _count_differences(path, old, gone, come, rows)
-    else:
-        found = _keyed_differences(path, old.by_key, gone, come, rows, keys)
-    new.by_key, new.counts = old.by_key, old.counts
-    return found
-
-
-def _count_differences(
-    path: Path, old: _Part, gone: Counter[bytes], come: Counter[bytes], rows: dict[bytes, Json]
-) -> list[Difference]:
-    counts = old.counts
-    assert counts is not None
-    found = []
-    for piece, row in rows.items():
-        before = counts[piece]
-        after = before - gone[piece] + come[piece]
-        found.append(count_difference(path, row, before, after))
-        if after:
-            counts[piece] = after
-        else:
-            del counts[piece]
-    return found
-
-
-def _keyed_differences(
-    path: Path,
-    texts: dict[bytes, bytes],
-    gone: Counter[bytes],
-    come: Counter[bytes],
-    rows: dict[bytes, Json],
-    keys: Keys,
-) -> list[Difference]:
-    key = keys.of(path)
-    assert key is not None
-    before = {key_value(row[key]): row for piece, row in rows.items() if piece in gone}
-    after: dict[bytes, tuple[bytes, Json]] = {}
-    for piece, row in rows.items():
-        if piece not in come:
-            continue
-        value = key_value(row.get(key))
-        if value is None:
-            raise KeyBroken(path, "is null or missing in a row")
-        if value in after or come[piece] > 1 or (value in texts and value not in before):
-            raise KeyBroken(path, f"is {value.decode()} in two rows")
-        after[value] = (piece, row)
-    found: list[Difference] = []
-    for value, row in before.items():
-        assert value is not None
-        if value not in after:
-            del texts[value]
-            found.append(Difference((*path, RowKey(key, value)), row, ABSENT))
-    for value, (piece, row) in after.items():
-        at: Path = (*path, RowKey(key, value))
-        texts[value] = piece
-        if value in before:
-            compare_objects(before[value], row, keys, at, found.append)
-        else:
-            found.append(Difference(at, ABSENT, row))
-    return found
-
-
-def _pieces_that_differ(old: bytes, new: bytes) -> tuple[list[bytes], list[bytes]] | None:
-    """What stands between the braces of rows, without the rows that two tables begin and end with.
-
-    The old text must be that of a table, cut at its rows by every ``},{``. None when the new one
-    cannot be a table's.
-    """
-    if new[:2] != b"[{" or new[-2:] != b"}]":
-        return None
-    same = _common_prefix(old, new)
-    # the first row that differs starts after a cut that both have
-    start = max(old.rfind(b"},{", 0, same) + 3, 2)
-    room = min(len(old), len(new)) - start
-    same = _common_suffix(old, new, room)
-    cut = old.find(b"},{", len(old) - same)
-    end = len(old) - cut if cut >= 0 else 2
-    return old[start : len(old) - end].split(b"},{"), new[start : len(new) - end].split(b"},{")
-
-
-def _common_prefix(old: bytes, new: bytes) -> int:
-    """How many bytes two texts begin with alike; slices compare as fast as memory does."""
-    low, high = 0, min(len(old), len(new))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _common_suffix(old: bytes, new: bytes, room: int) -> int:
-    """How many of the last bytes of two texts are alike, of as many as there is room for."""
-    low, high = 0, room
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _row(piece: bytes) -> Json:
-    row = parse(b"{%b}" % piece)
-    if not is_object(row):
-        raise ValueError("a tagged value, not a row")
-    return row
-
-
-def _nest(path: Path, value: Json) -> Json:
-    """A state that holds nothing but a value at a path of members."""
-    for segment in reversed(path):
-        value = {segment: value}
-    return value
-
-
-def _value_in(parts: Mapping[str, _Part], path: Path) -> Value:
-    if not path:
-        return {name: part.value for name, part in parts.items()}
-    name, *rest = path
-    part = None if TAG in parts else parts.get(name)  # type: ignore[arg-type]
-    if part is None:
-        return ABSENT
-    if rest and part.by_key is not None and isinstance(rest[0], RowKey):
-        piece = part.by_key.get(rest[0].value)
-        return ABSENT if piece is None else value_at(_row(piece), tuple(rest[1:]))
-    return value_at(part.value, tuple(rest))
 
 
 def _text(value: Value) -> bytes | None:

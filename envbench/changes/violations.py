@@ -16,7 +16,7 @@ import numpy as np
 
 from envbench.changes.audit import Passage, counted, passages, row_changes, same
 from envbench.changes.diff import Value, normal, value_at
-from envbench.changes.history import Change, History, derive, sections_in
+from envbench.changes.history import Change, History, derive
 from envbench.changes.paths import Path, RowDigest, covers, pointer, split_pattern, touches
 from envbench.changes.rules import (
     AllowOnly,
@@ -188,7 +188,7 @@ class _Search:
         # where states hold something that could not be kept, with the first step at which they do
         self.unkept: dict[tuple[str, ...], int] = {}
         data = episode.data
-        self.history: History = derive(sections_in(self.states()), data["row_keys"])
+        self.history: History = derive(self.states(), data["row_keys"])
         self.entries = self.history.entries
         self.related = _Related(self.entries)
         self.audit: list[dict[str, Json]] | None = data["audit"]

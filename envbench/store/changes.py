@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from envbench.changes.diff import Value
-from envbench.changes.history import Change, History, Sections, derive, sections_of
-from envbench.evidence.portable import canonical, parse
+from envbench.changes.history import Change, History, derive
+from envbench.evidence.portable import canonical
 from envbench.evidence.tagged import ABSENT
 
 if TYPE_CHECKING:
@@ -55,29 +55,22 @@ def change_rows(episode_id: str, changes: list[Change]) -> list[tuple[Any, ...]]
 
 def _states(
     cursor: duckdb.DuckDBPyConnection, episode_id: str, boundary: tuple[str | None, str | None]
-) -> Iterator[tuple[int, Sections]]:
+) -> Iterator[tuple[int, bytes]]:
     initial, final = boundary
     if initial is not None:
-        yield 0, _sections(_body(cursor, episode_id, initial))
+        yield 0, _body(cursor, episode_id, initial)
     last = 0
-    previous: tuple[str, Sections] | None = None
-    while True:
-        rows = cursor.execute(_STEPS, [episode_id, last, STATES_AT_ONCE]).fetchall()
-        if not rows:
-            break
-        for index, digest, body in rows:
+    while rows := cursor.execute(_STEPS, [episode_id, last, STATES_AT_ONCE]).fetchall():
+        for index, body in rows:
             last = index
-            if body is None:
-                continue
-            if previous is None or previous[0] != digest:  # runs of one state are common
-                previous = (digest, _sections(body))
-            yield index, previous[1]
+            if body is not None:
+                yield index, body.encode()
     if final is not None:
-        yield last + 1, _sections(_body(cursor, episode_id, final))
+        yield last + 1, _body(cursor, episode_id, final)
 
 
 _STEPS = """
-SELECT s.step_index, s.state_hash, t.body
+SELECT s.step_index, t.body
 FROM (
     SELECT step_index, state_hash FROM steps
     WHERE episode_id = $1 AND step_index > $2
@@ -88,16 +81,12 @@ ORDER BY s.step_index
 """
 
 
-def _body(cursor: duckdb.DuckDBPyConnection, episode_id: str, digest: str) -> str:
+def _body(cursor: duckdb.DuckDBPyConnection, episode_id: str, digest: str) -> bytes:
     query = "SELECT body FROM states WHERE episode_id = ? AND state_hash = ?"
     rows = cursor.execute(query, [episode_id, digest]).fetchall()
     if not rows:
         raise KeyError(f"episode {episode_id} has no state {digest}")
-    return str(rows[0][0])
-
-
-def _sections(body: str) -> dict[str, bytes]:
-    return sections_of(parse(body))
+    return str(rows[0][0]).encode()
 
 
 def _text(value: Value) -> bytes | None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from envbench.changes.history import History, derive, sections_of
 from envbench.changes.paths import Path, RowDigest, RowKey
+from envbench.evidence.portable import canonical
 from envbench.evidence.tagged import ABSENT
 from tests.changes import reference
 from tests.changes.states import dense_episode, episodes
@@ -56,10 +57,14 @@ def test_every_change_among_few_values_is_the_one_the_definitions_give(states):
 
 
 def check(states):
-    history = derive((step, sections_of(state)) for step, state in states)
+    history = History()
+    for step, state in states:
+        history.see(step, sections_of(state))
     expected = [
         (c.at, reference.spell(c.at), form(c.before), form(c.after), *times(c))
         for c in reference.changes(states)
     ]
     assert comparable(history) == expected
+    from_texts = derive((step, canonical(state)) for step, state in states)
+    assert from_texts.changes() == history.changes()
     assert history.row_keys == reference.choose_keys([state for _, state in states], {})
