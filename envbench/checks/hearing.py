@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from envbench.checks.attempts import Attempts
 from envbench.checks.decision import Decision, Finding, Measurement, Verdict
+from envbench.checks.lines import excerpt, why
 from envbench.checks.rows import CheckResult, JudgedEpisode
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class _Tally:
     """Ids of the episodes in which it failed."""
     unmeasured: tuple[str, ...]
     """Ids of the episodes in which it was not measured."""
+    why_unmeasured: str
+    """The first reason of each kind why it was not measured, in brackets; empty for none."""
 
     @property
     def failed(self) -> int:
@@ -282,7 +285,8 @@ class _Hearing:
         if tally.measured < needed:
             self.evidence(
                 "too_few_measured",
-                f"{check.name}: cases measured: {tally.measured}; at least {needed} required",
+                f"{check.name}: cases measured: {tally.measured}; at least {needed} required"
+                f"{tally.why_unmeasured}",
                 scope=scope,
                 episodes=tally.unmeasured,
             )
@@ -291,7 +295,7 @@ class _Hearing:
                 "coverage",
                 f"{check.name}: measured in {tally.measured} of {tally.cases} cases "
                 f"({tally.unknown} unknown, {tally.errors} errors); a coverage of at least "
-                f"{min_coverage} is required",
+                f"{min_coverage} is required{tally.why_unmeasured}",
                 scope=scope,
                 episodes=tally.unmeasured,
             )
@@ -317,6 +321,11 @@ class _Hearing:
             failed_cases=tuple(by_word["failed"]),
             failures=tuple(episodes["failed"]),
             unmeasured=tuple(episodes["error"] + episodes["unknown"]),
+            why_unmeasured=_why_unmeasured(
+                self.results[ids[0], check]
+                for ids in (episodes["unknown"], episodes["error"])
+                if ids
+            ),
         )
 
     def hear_other_checks(self) -> None:
@@ -348,6 +357,11 @@ def _word(result: CheckResult) -> str:
 
 def _scope(part: SliceRequirement | None) -> str:
     return "all" if part is None else f"tag:{part.tag}"
+
+
+def _why_unmeasured(results: Iterable[CheckResult]) -> str:
+    reasons = [f"{_word(result)}: {excerpt(why(result))}" for result in results]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _named(cases: Sequence[str]) -> str:

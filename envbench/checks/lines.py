@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envbench.checks.rows import CheckResult
 
 LIMIT = 5
 """Lines of one kind that are printed before it is said how many more there are."""
@@ -24,3 +28,13 @@ def shortened(lines: Sequence[str]) -> Iterator[str]:
     yield from map(visible, lines[:LIMIT])
     if len(lines) > LIMIT:
         yield f"    … and {len(lines) - LIMIT} more"
+
+
+def why(result: CheckResult) -> str:
+    """The reason of a result, or the error that kept the check from one."""
+    return result.error or result.reason or "no reason was given"
+
+
+def excerpt(text: str, length: int = 120) -> str:
+    """The beginning of a text that is quoted inside a line."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

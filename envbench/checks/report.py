@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbench.checks.lines import shortened, visible
+from envbench.checks.lines import shortened, visible, why
 from envbench.checks.lock import Lock
 from envbench.checks.rows import RESULT_COLUMNS, CheckIdentity, CheckResult, JudgedEpisode
 from envbench.checks.shape import Kinds, at, expect, expect_schema, read_object
@@ -234,6 +234,8 @@ def now() -> str:
 
 _OUTCOMES = ("passed", "failed", "unknown", "errors")
 
+_SECTIONS = (("Failed", "failed"), ("Unknown", "unknown"), ("Evaluator errors", "errors"))
+
 _FIELDS: dict[str, Kinds] = {
     "schema": str,
     "report_id": str,
@@ -329,9 +331,9 @@ def _lines(report: Report) -> Iterator[str]:
     rates = report.rates()
     for check in report.checks:
         yield visible(f"  {check.name:{width}}  {rates[check.name]}  [{check.version}]")
-    for title, kind in (("Failed", "failed"), ("Evaluator errors", "errors")):
+    for title, kind in _SECTIONS:
         lines = [
-            f"    {result.check}, {result.case_id}: {result.error or result.reason}"
+            f"    {result.check}, {result.case_id}: {why(result)}"
             for result in report.results
             if _outcome(result) == kind
         ]

@@ -646,6 +646,28 @@ def test_the_message_of_a_low_rate_has_the_ten(decide: Any) -> None:
     )
 
 
+def test_the_messages_of_what_is_missing_have_the_first_reasons(decide: Any) -> None:
+    decision = decide(cases(None, ERROR, None, True), policy(check={"min_cases": 2}))
+    messages = {finding.code: finding.message for finding in decision.findings}
+    assert messages["too_few_measured"].startswith(
+        "posted: cases measured: 1; at least 2 required (unknown: It is None; error: ValueError: "
+        "the check broke"
+    )
+    assert messages["coverage"].startswith(
+        "posted: measured in 1 of 4 cases (2 unknown, 1 errors); a coverage of at least 1.0 is "
+        "required (unknown: It is None; error: ValueError: the check broke"
+    )
+
+
+def test_a_long_reason_is_cut_in_a_message(decide: Any) -> None:
+    long = ValueError("x" * 500)
+    decision = decide(cases(long), policy(max_error_rate=1.0))
+    message = next(f.message for f in decision.findings if f.code == "too_few_measured")
+    assert message == (
+        f"posted: cases measured: 0; at least 1 required (error: ValueError: {'x' * 107}…)"
+    )
+
+
 def test_the_message_names_some_of_the_cases_that_failed(decide: Any) -> None:
     message = decide(cases(*[False] * 5), CRITICAL).findings[0].message
     assert message == (

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from envbench.changes import Forbid
 from envbench.checks import (
     CheckResult,
     OutcomeCheck,
@@ -17,6 +18,7 @@ from envbench.checks import (
     Rate,
     Report,
     evaluate,
+    no_forbidden_changes,
 )
 from envbench.evidence import EpisodeEvidence
 
@@ -71,11 +73,27 @@ class TestText:
             "  kept    0 of 2 passed, 0 failed, 1 unknown, 1 errors: between 0/2 and 2/2  [v2]",
             "  Failed:",
             "    posted, b: It is False",
+            "  Unknown:",
+            "    kept, a: It is None",
             "  Evaluator errors:",
             "    kept, b: ValueError: broken",
             "  Coverage issues:",
             f"    b (episode {id_}): ending: truncated, where the case expects terminated",
         ]
+
+    def test_an_unknown_without_a_reason_is_said_to_have_none(self, make_episode: Any) -> None:
+        check = OutcomeCheck("posted", "v1", lambda _: OutcomeVerdict(None, "", {}))
+        assert str(evaluate([make_episode("a")], [check])).splitlines()[2:] == [
+            "  Unknown:",
+            "    posted, a: no reason was given",
+        ]
+
+    def test_a_rule_about_a_path_that_is_not_there_says_so(self, make_episode: Any) -> None:
+        check = no_forbidden_changes(Forbid("/custmers/**"))
+        lines = str(evaluate([make_episode("a")], [check])).splitlines()
+        assert lines[2] == "  Unknown:"
+        assert 'Forbid("/custmers/**")' in lines[3]
+        assert "no such path" in lines[3]
 
     def test_text_from_elsewhere_cannot_make_lines_or_move_the_cursor(
         self, make_episode: Any
