@@ -17,6 +17,15 @@ if TYPE_CHECKING:
         capture_episodes,
         observe,
     )
+    from envbench.changes import (
+        AllowOnly,
+        AppendOnly,
+        Change,
+        Forbid,
+        Only,
+        diff,
+        find_violations,
+    )
     from envbench.checks import (
         AcceptancePolicy,
         CheckRequirement,
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
         SqlCheck,
         evaluate,
         evaluate_episode,
+        no_forbidden_changes,
     )
     from envbench.evidence import EpisodeEvidence, EvalCase
     from envbench.store import Store, connect
@@ -37,12 +47,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AcceptancePolicy",
+    "AllowOnly",
+    "AppendOnly",
+    "Change",
     "CheckRequirement",
     "Decision",
     "EpisodeCaptureWrapper",
     "EpisodeEvidence",
     "EvalCase",
+    "Forbid",
     "NotAccepted",
+    "Only",
     "OutcomeCheck",
     "OutcomeVerdict",
     "Provenance",
@@ -54,13 +69,25 @@ __all__ = [
     "capture_episode",
     "capture_episodes",
     "connect",
+    "diff",
     "evaluate",
     "evaluate_episode",
+    "find_violations",
+    "no_forbidden_changes",
     "observe",
 ]
 
 _PACKAGES = {
     "evidence": ("EpisodeEvidence", "EvalCase"),
+    "changes": (
+            "AllowOnly",
+        "AppendOnly",
+        "Change",
+        "Forbid",
+        "Only",
+        "diff",
+        "find_violations",
+    ),
     "store": ("Store", "connect"),
     "capture": (
         "EpisodeCaptureWrapper",
@@ -81,6 +108,7 @@ _PACKAGES = {
         "SqlCheck",
         "evaluate",
         "evaluate_episode",
+        "no_forbidden_changes",
     ),
 }
 _HOME = {name: f"envbench.{package}" for package, names in _PACKAGES.items() for name in names}

@@ -304,10 +304,13 @@ class EpisodeEvidence:
         return self
 
     def __repr__(self) -> str:
-        steps = self._source.n_steps
+        steps, gaps = self._source.n_steps, len(self.coverage_issues)
+        parts = [f"{steps} step{'' if steps == 1 else 's'}", self.ending]
+        if gaps:
+            parts.append(f"{gaps} coverage issue{'' if gaps == 1 else 's'}")
         return (
             f"<EpisodeEvidence {self._head('case_id')} on {self._head('environment_id')}:"
-            f" {steps} step{'' if steps == 1 else 's'}, {self.ending}, {self.episode_id}>"
+            f" {', '.join(parts)}, {self.episode_id}>"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
