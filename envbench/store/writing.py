@@ -135,6 +135,7 @@ def write_parts(
         raise
 
 
+@one_at_a_time
 def rebuild_changes(store: Store) -> int:
     """Derive every change in a store anew from the states; see `Store.rebuild_changes`."""
     with store.cursor() as cursor:
