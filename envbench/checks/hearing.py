@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from envbench.checks.attempts import Attempts
 from envbench.checks.decision import Decision, Finding, Measurement, Verdict
-from envbench.checks.lines import excerpt, why
+from envbench.checks.lines import excerpt, named, why
 from envbench.checks.rows import CheckResult, JudgedEpisode
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class _Hearing:
         if check.critical and tally.failures:
             message = (
                 f"{check.name}: critical, and it failed in {tally.failed} of {tally.cases} cases "
-                f"({_named(tally.failed_cases)})"
+                f"({named(tally.failed_cases)})"
             )
             self.quality("critical_failure", message, scope, tally.failures)
         elif rate is not None and rate < min_rate:
@@ -364,18 +364,12 @@ def _why_unmeasured(results: Iterable[CheckResult]) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def _named(cases: Sequence[str]) -> str:
-    """Some case ids for a message; the finding has the episodes of all."""
-    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
-    return ", ".join(cases[:3]) + more
-
-
 def _low_rate(check: str, tally: _Tally, min_rate: float) -> str:
     missing = tally.unknown + tally.errors
     text = (
         f"{check}: {tally.passed} of {tally.passed + tally.failed} measured cases passed, of "
         f"{tally.cases} in all; a pass rate of at least {min_rate} is required; "
-        f"failed: {_named(tally.failed_cases)}"
+        f"failed: {named(tally.failed_cases)}"
     )
     best = tally.cases - tally.failed
     if missing and best / tally.cases >= min_rate:

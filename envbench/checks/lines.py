@@ -38,3 +38,25 @@ def why(result: CheckResult) -> str:
 def excerpt(text: str, length: int = 120) -> str:
     """The beginning of a text that is quoted inside a line."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, with the noun in the form that goes with it."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def named(cases: Sequence[str]) -> str:
+    """The first few case ids, and how many more there are."""
+    distinct = list(dict.fromkeys(cases))
+    more = f" and {len(distinct) - 3} more" if len(distinct) > 3 else ""
+    return ", ".join(distinct[:3]) + more
+
+
+def in_episodes(cases: Sequence[str], total: int) -> str:
+    """In how many of all episodes something was found, and in which cases.
+
+    Args:
+        cases: the case id of each episode in which it was found.
+        total: all episodes.
+    """
+    return f"in {len(cases)} of {counted(total, 'episode')}: {named(cases)}"

@@ -11,12 +11,12 @@ import dataclasses
 import datetime
 import hashlib
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbench.checks.lines import shortened, visible, why
+from envbench.checks.lines import counted, in_episodes, shortened, visible, why
 from envbench.checks.lock import Lock
 from envbench.checks.rows import RESULT_COLUMNS, CheckIdentity, CheckResult, JudgedEpisode
 from envbench.checks.shape import Kinds, at, expect, expect_schema, read_object
@@ -322,25 +322,42 @@ def _read_rows(kind: Any, values: list[Json], place: str) -> tuple[Any, ...]:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    cases = len({episode.case_id for episode in report.episodes})
+    n_cases = len({episode.case_id for episode in report.episodes})
     yield visible(
-        f"Report {report.name!r} ({report.report_id}): {len(report.episodes)} episodes "
-        f"of {cases} cases"
+        f"Report {report.name!r} ({report.report_id}): "
+        f"{counted(len(report.episodes), 'episode')} of {counted(n_cases, 'case')}"
     )
     width = max(len(check.name) for check in report.checks)
     rates = report.rates()
     for check in report.checks:
         yield visible(f"  {check.name:{width}}  {rates[check.name]}  [{check.version}]")
+    total = len(report.episodes)
     for title, kind in _SECTIONS:
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for result in report.results:
+            if _outcome(result) == kind:
+                found[result.check, why(result)].append(result.case_id)
         lines = [
-            f"    {result.check}, {result.case_id}: {why(result)}"
-            for result in report.results
-            if _outcome(result) == kind
+            f"    {check}, {cases[0]}: {text}"
+            if len(cases) == 1
+            else f"    {check}: {text} ({in_episodes(cases, total)})"
+            for (check, text), cases in found.items()
         ]
-        if lines:
-            yield f"  {title}:"
-            yield from shortened(lines)
-    issues = [f"    {issue}" for issue in report.coverage_issues]
-    if issues:
-        yield "  Coverage issues:"
-        yield from shortened(issues)
+        yield from _section(title, lines)
+    issues: dict[str, list[JudgedEpisode]] = defaultdict(list)
+    for episode in report.episodes:
+        for issue in dict.fromkeys(episode.coverage_issues):
+            issues[issue].append(episode)
+    lines = [
+        f"    {episodes[0].case_id} (episode {episodes[0].episode_id}): {issue}"
+        if len(episodes) == 1
+        else f"    {issue} ({in_episodes([episode.case_id for episode in episodes], total)})"
+        for issue, episodes in issues.items()
+    ]
+    yield from _section("Coverage issues", lines)
+
+
+def _section(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield f"  {title}:"
+        yield from shortened(lines)

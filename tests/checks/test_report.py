@@ -107,9 +107,50 @@ class TestText:
         assert lines[3] == ("    posted, a\\nb: no\\n  kept  1 of 1 passed \\x1b[2J \\u202e")
         assert len(lines) == 4
 
-    def test_is_short_for_many_failures(self, make_episode: Any, report_of: Any) -> None:
-        report = report_of(*((make_episode(f"case-{i}"), False) for i in range(8)))
+    def test_is_short_for_many_failures(self, make_episode: Any) -> None:
+        def fn(episode: EpisodeEvidence) -> OutcomeVerdict:
+            return OutcomeVerdict(False, f"{episode.case.case_id} is wrong", {})
+
+        episodes = [make_episode(f"case-{i}") for i in range(8)]
+        report = evaluate(episodes, [OutcomeCheck("posted", "v1", fn)])
         assert str(report).splitlines()[-1] == "    … and 3 more"
+
+    def test_what_is_alike_in_many_episodes_is_one_line(
+        self, make_episode: Any, fixed_check: Any
+    ) -> None:
+        a = [make_episode(f"case-{i}") for i in range(4)]
+        again = make_episode("case-0", repeat=1)
+        late = make_episode("late", ending="truncated")
+        episodes = [*a, again, late]
+        ids = [episode.episode_id for episode in episodes]
+        posted = fixed_check(dict(zip(ids, [False] * 6, strict=True)), "posted")
+        kept = fixed_check(dict(zip(ids, [None] * 2 + [True] * 3 + [None], strict=True)), "kept")
+        report = evaluate(episodes, [posted, kept])
+        assert str(report).splitlines()[3:] == [
+            "  Failed:",
+            ("    posted: It is False (in 6 of 6 episodes: case-0, case-1, case-2 and 2 more)"),
+            "  Unknown:",
+            "    kept: It is None (in 3 of 6 episodes: case-0, case-1, late)",
+            "  Coverage issues:",
+            (
+                f"    late (episode {late.episode_id}): "
+                "ending: truncated, where the case expects terminated"
+            ),
+        ]
+        assert len(report.to_dict()["results"]) == 12
+
+    def test_coverage_issues_that_are_alike_are_one_line(
+        self, make_episode: Any, report_of: Any
+    ) -> None:
+        report = report_of(*((make_episode(f"c{i}", ending="truncated"), True) for i in range(2)))
+        assert str(report).splitlines()[-1] == (
+            "    ending: truncated, where the case expects terminated (in 2 of 2 episodes: c0, c1)"
+        )
+        assert len(report.coverage_issues) == 2
+
+    def test_one_is_not_many(self, make_episode: Any, report_of: Any) -> None:
+        report = report_of((make_episode("a"), True))
+        assert str(report).splitlines()[0].endswith(": 1 episode of 1 case")
 
 
 def test_coverage_issues_name_case_and_episode(report: Report) -> None:
