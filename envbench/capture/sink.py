@@ -717,8 +717,10 @@ def _parts(count: int) -> str:
 
 def _advice(spilled: bool, held: bool) -> str:
     again = " and flush or close again; it is also tried at exit" if held else ""
-    anew = " and connect to the target anew, which takes the files in" if spilled else ""
-    return f"{again}{',' if again and anew else ''}{anew}"
+    anew = ""
+    if spilled:
+        anew = ", close this store first and connect to the target anew, which takes the files in"
+    return f"{again}{anew}"
 
 
 def _warn_of_fork(recorder: Recorder, parent: str, at_fork: int) -> None:

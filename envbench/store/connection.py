@@ -209,6 +209,7 @@ def _open_memory(*, read_only: bool) -> Connection:
 
 def _open_file(path: Path, *, read_only: bool) -> Connection:
     _refuse_fork(path)
+    _refuse_displaced(path)
     if not _has_content(path):
         if read_only:
             raise StoreMissing(
@@ -334,8 +335,9 @@ def require_database(path: Path) -> None:
 
     Raises:
         NotAStore: when the file does not have DuckDB's mark.
-        StoreError: when it cannot be read.
+        StoreError: when it cannot be read, or was replaced under a store that is open here.
     """
+    _refuse_displaced(path)
     if _is_open_here(path):
         return
     try:
@@ -514,6 +516,16 @@ def _refuse_fork(path: Path) -> None:
             raise StoreLocked(
                 f"{path} is open in process {other.process}, which this one was forked from: "
                 f"close it before forking, or record here into a file of its own and merge them"
+            )
+
+
+def _refuse_displaced(path: Path) -> None:
+    # a database that is open here is given out again by its path, whatever lies there by now
+    for other in _OPEN:
+        if other.path == path and other.is_displaced:
+            raise StoreError(
+                f"{path} was deleted or replaced while a store on it is open in this process: "
+                f"close that store first, with its .close(), and then connect again"
             )
 
 

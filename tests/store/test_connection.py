@@ -322,6 +322,45 @@ def test_the_log_of_a_deleted_store_is_not_replayed_into_a_new_one(tmp_path):
     assert kept.read_bytes() == log
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_deleted_file_that_is_open_here_is_not_given_out_again(tmp_path, replaced, read_only):
+    """DuckDB gives a path's open database out again, also when its file is gone."""
+    path = tmp_path / "a.duckdb"
+    connect(path).close()
+    store = connect(path, read_only=read_only)
+    path.unlink()
+    if replaced:
+        connect(tmp_path / "b.duckdb").close()
+        (tmp_path / "b.duckdb").rename(path)
+    before = sorted(tmp_path.iterdir())
+    for again in (False, True):
+        with pytest.raises(StoreError, match="was deleted or replaced while a store") as error:
+            connect(path, read_only=again)
+        assert "close that store first, with its .close()" in one_line(error)
+    assert sorted(tmp_path.iterdir()) == before
+    if read_only:
+        store.close()
+    else:
+        with pytest.warns(StoreWarning, match="was deleted or replaced"):
+            store.close()
+    with connect(path) as fresh:
+        add_decision(fresh, "kept")
+    with connect(path) as fresh:
+        assert decisions(fresh) == ["kept"]
+
+
+def test_a_replaced_file_that_is_open_here_is_not_read_as_untrusted_either(tmp_path):
+    path = tmp_path / "a.duckdb"
+    store = connect(path)
+    connect(tmp_path / "b.duckdb").close()
+    (tmp_path / "b.duckdb").replace(path)
+    with pytest.raises(StoreError, match=r"close that store first, with its \.close"):
+        connect(path, trusted=False)
+    with pytest.warns(StoreWarning, match="was deleted or replaced"):
+        store.close()
+
+
 # -- refusals -------------------------------------------------------------------------------------
 
 
