@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from envbench.checks.attempts import Attempts
 from envbench.checks.decision import Decision, Finding, Measurement, Verdict
-from envbench.checks.lines import excerpt, named, why
+from envbench.checks.lines import excerpt, in_episodes, named, why
 from envbench.checks.rows import CheckResult, JudgedEpisode
 
 if TYPE_CHECKING:
@@ -192,13 +192,17 @@ class _Hearing:
                 )
 
     def hear_coverage_issues(self) -> None:
-        episodes: dict[str, list[str]] = defaultdict(list)
+        having: dict[str, list[JudgedEpisode]] = defaultdict(list)
         for episode in self.judged:
-            for issue in episode.coverage_issues:
-                episodes[issue].append(episode.episode_id)
-        for issue, ids in episodes.items():
-            message = f"{issue} ({len(ids)} of {len(self.judged)} episodes)"
-            self.evidence("coverage_issue", message, episodes=ids)
+            for issue in dict.fromkeys(episode.coverage_issues):
+                having[issue].append(episode)
+        for issue, episodes in having.items():
+            cases = [episode.case_id for episode in episodes]
+            self.evidence(
+                "coverage_issue",
+                f"{issue} ({in_episodes(cases, len(self.judged))})",
+                episodes=[episode.episode_id for episode in episodes],
+            )
 
     def hear_evaluator_errors(self) -> None:
         failed = [

@@ -741,7 +741,8 @@ def test_a_coverage_issue_of_many_episodes_is_one_finding(decide: Any) -> None:
     decision = decide([*cases(True, True, ending="policy_stop"), ep("z", True)], policy())
     (found,) = decision.findings
     assert found.message == (
-        "ending: policy_stop, where the case expects terminated (2 of 3 episodes)"
+        "ending: policy_stop, where the case expects terminated "
+        "(in 2 of 3 episodes: case-0, case-1)"
     )
     assert len(found.episode_ids) == 2
 
