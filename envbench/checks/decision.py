@@ -155,6 +155,7 @@ class Decision:
         """Keep the decision in a store that has its report; saving it twice keeps it once.
 
         Raises:
+            TypeError: when `store` is none, such as a path.
             ValueError: when the store does not have the report.
             StoreError: when the store cannot be written.
         """

@@ -152,10 +152,10 @@ def _distinct(episodes: Any) -> Iterator[EpisodeEvidence]:
         episodes = episodes.episodes()
     if isinstance(episodes, EpisodeEvidence):
         raise TypeError("episodes must be a list or a store; for one use evaluate_episode(...)")
-    if isinstance(episodes, str) or not isinstance(episodes, Iterable):
+    if isinstance(episodes, str | bytes) or not isinstance(episodes, Iterable):
         raise TypeError(
             f"episodes must be a store or a list of EpisodeEvidence, "
-            f"not {type(episodes).__name__}; a file is opened with connect(path)"
+            f"not {type(episodes).__name__}; a file is opened with envbench.connect(path)"
         )
     seen: set[str] = set()
     for index, episode in enumerate(episodes):

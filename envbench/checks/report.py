@@ -183,6 +183,7 @@ class Report:
         """Keep the report in a store; saving it twice keeps it once.
 
         Raises:
+            TypeError: when `store` is none, such as a path.
             ValueError: when the store has another report under this id.
             StoreError: when the store cannot be written.
         """
@@ -195,6 +196,7 @@ class Report:
         """Read a report that `save` kept; it is equal to the one saved.
 
         Raises:
+            TypeError: when `store` is none, such as a path.
             KeyError: when the store has no such report.
             ValueError: when what the store has of it does not fit, or was altered.
         """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def save_report(store: Store, report: Report) -> None:
     """Keep a report in a store, all of it or nothing; see `Report.save`."""
+    _require_store(store, "Report.save", "report.save_json(path)")
     with _transaction(store) as cursor:
         saved = cursor.execute(_FIND_REPORT, [report.report_id]).fetchone()
         if saved is not None and saved[0] != report.digest:
@@ -45,6 +46,7 @@ def save_report(store: Store, report: Report) -> None:
 
 def load_report(store: Store, report_id: str) -> Report:
     """Read a report that was kept; see `Report.load`."""
+    _require_store(store, "Report.load", "Report.load_json(path)")
     with store.cursor() as cursor:
         reports = cursor.execute(_SELECT_REPORT, [report_id]).fetchall()
         results = cursor.execute(_SELECT_RESULTS, [report_id]).fetchall()
@@ -73,6 +75,7 @@ def load_report(store: Store, report_id: str) -> Report:
 
 def save_decision(store: Store, decision: Decision) -> None:
     """Keep a decision in a store that has its report; see `Decision.save`."""
+    _require_store(store, "Decision.save", "decision.to_dict()")
     with _transaction(store) as cursor:
         saved = cursor.execute(_FIND_REPORT, [decision.report_id]).fetchone()
         if saved is None:
@@ -92,6 +95,16 @@ def save_decision(store: Store, decision: Decision) -> None:
         row += [decision.decision]
         row += [canonical(content[key]).decode() for key in ("policy", "findings", "measurements")]
         cursor.execute(_INSERT_DECISION, row).fetchall()
+
+
+def _require_store(store: object, method: str, instead: str) -> None:
+    from envbench.store import Store
+
+    if not isinstance(store, Store):
+        raise TypeError(
+            f"{method} takes a store, not {type(store).__name__}: open the file with "
+            f"envbench.connect(path) first; for JSON there is {instead}"
+        )
 
 
 def _finding_rows(report: Report) -> Iterator[list[Any]]:

@@ -158,7 +158,8 @@ class TestEvaluate:
         ("episodes", "message"),
         [
             (None, "episodes must be a store or a list of EpisodeEvidence, not NoneType"),
-            ("evidence.duckdb", r"not str; a file is opened with connect\(path\)"),
+            ("evidence.duckdb", r"not str; a file is opened with envbench\.connect\(path\)"),
+            (b"evidence.duckdb", r"not bytes; a file is opened with envbench\.connect\(path\)"),
             ([{"episode_id": "x"}], r"episodes\[0\] must be EpisodeEvidence, not dict"),
         ],
     )

@@ -156,3 +156,30 @@ class TestDecision:
         store.sql("UPDATE reports SET digest = '00'")
         with pytest.raises(ValueError, match="has another report under the id"):
             POLICY.evaluate(report).save(store)
+
+
+@pytest.mark.parametrize("target", ["b.duckdb", Path("b.duckdb"), None])
+class TestWhatIsNoStore:
+    """A path is not taken for a store, and the error says how to get one."""
+
+    def test_is_refused_for_a_report(self, report: Report, target: Any) -> None:
+        message = (
+            r"^Report\.save takes a store, not \w+: .*connect\(path\).*report\.save_json\(path\)"
+        )
+        with pytest.raises(TypeError, match=message):
+            report.save(target)
+
+    def test_is_refused_for_a_decision(self, report: Report, target: Any) -> None:
+        message = r"^Decision\.save takes a store, not \w+: .*connect\(path\)"
+        with pytest.raises(TypeError, match=message):
+            POLICY.evaluate(report).save(target)
+
+    def test_is_refused_by_load(self, report: Report, target: Any) -> None:
+        message = r"^Report\.load takes a store, not \w+: .*connect\(path\).*load_json\(path\)"
+        with pytest.raises(TypeError, match=message):
+            Report.load(target, report.report_id)
+
+    def test_is_refused_by_evaluate(self, fixed_check: Any, target: Any) -> None:
+        message = r"^episodes must be a store or a list .* not \w+; .*connect\(path\)"
+        with pytest.raises(TypeError, match=message):
+            evaluate(target, [fixed_check({})])
