@@ -184,7 +184,10 @@ def encode(value: Any, into: Encoding | None = None, place: str = "") -> bytes:
 
 def tag(value: Any, into: Encoding | None = None, place: str = "", depth: int = DEPTH) -> Json:
     """Turn any Python value into portable JSON in tagged form; see `encode`."""
-    return _Tagger(into, depth).tag(value, place, ())
+    try:
+        return _Tagger(into, depth).tag(value, place, ())
+    except _Refused as refusal:
+        raise ValueError(str(refusal)) from None
 
 
 def decode(value: Json, arrays: Mapping[str, bytes] | Callable[[str], bytes] | None = None) -> Any:
@@ -380,7 +383,8 @@ class _Tagger:
             reason = f"reading it raised {type(error).__name__}: {describe_error(error)}"
         kind = "unreadable" if type(value) is _Unreadable else type_name(type(value))
         if self.into is None:
-            raise _Refused(f"{place or '/'}: cannot keep a {kind}: {reason}")
+            article = "an" if kind == "unreadable" or kind[:1].lower() in "aeio" else "a"
+            raise _Refused(f"{place or '/'}: cannot keep {article} {kind}: {reason}")
         self.into.problems.append(Problem(place or "/", kind, reason))
         return {TAG: "missing", "type": kind, "reason": tag(reason)}
 
@@ -532,8 +536,8 @@ class _CannotKeep(Exception):
     """The reason why a value has no place in evidence."""
 
 
-class _Refused(ValueError):
-    """A value cannot be kept, and nothing takes up that it is missing."""
+class _Refused(Exception):
+    """A value cannot be kept, and nothing takes up that it is missing; `tag` makes it public."""
 
 
 class _TooLarge(Exception):

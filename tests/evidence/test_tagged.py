@@ -10,6 +10,7 @@ import fractions
 import json
 import math
 import pathlib
+import re
 import socket
 import struct
 import threading
@@ -685,3 +686,24 @@ def test_content_that_would_inflate_without_end_is_refused() -> None:
     form = inline_arrays(tag(np.zeros(2_000_000, np.uint8), found := Encoding()), found.arrays)
     with pytest.raises(ValueError, match="has another SHA-256"):
         decode({**form, "shape": [10]})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            {"s": object()},
+            "/s: cannot keep an object: it is no value of a type that evidence can hold",
+        ),
+        (
+            [Path],
+            "/0: cannot keep a type: it is no value of a type that evidence can hold",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_a_plain_value_error(value: Any, message: str) -> None:
+    for refusing in (encode, tag):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$") as caught:
+            refusing(value)
+        assert type(caught.value) is ValueError
+        assert caught.value.__suppress_context__
