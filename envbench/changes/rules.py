@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from envbench.changes.diff import Value, digest_of, normal
 from envbench.changes.paths import (
     ANY,
@@ -30,7 +32,7 @@ from envbench.changes.paths import (
 from envbench.changes.tables import Keys, is_object, is_table
 from envbench.evidence.episode import Step
 from envbench.evidence.portable import Json, canonical
-from envbench.evidence.tagged import ABSENT
+from envbench.evidence.tagged import ABSENT, Named, encode
 
 Op = Literal["add", "remove", "edit"]
 OPS: tuple[str, ...] = ("add", "remove", "edit")
@@ -342,12 +344,65 @@ class Only(Rule):
             yield step is not None and step.action is not None and bool(self.when(step))
 
     def to_dict(self) -> dict[str, Json]:
-        """The rule as portable JSON; of the condition only its name."""
+        """The rule as portable JSON; of the condition only its name, unless it is `ActionIs`."""
         described = _to_dict("Only", [self.path], self.ops, self.allow_missing)
+        if isinstance(self.when, ActionIs):
+            return {**described, "when_actions": list(self.when.wanted)}
         return {**described, "when": getattr(self.when, "__qualname__", type(self.when).__name__)}
 
     def __str__(self) -> str:
         return _text("Only", (self.path,), self.ops)
+
+
+class ActionIs:
+    """A condition for `Only`: the action is one of these.
+
+    An object is met by an action that has these members with these values, and perhaps others;
+    anything else by an action that is equal, where ``1``, ``1.0`` and ``true`` differ. A NumPy
+    scalar or array is compared as the numbers that it holds.
+
+    Args:
+        wanted: actions as portable JSON.
+
+    Raises:
+        ValueError: when one is not portable JSON.
+
+    Example:
+        >>> rule = Only("/orders/*/status", when=ActionIs({"name": "set_status"}))
+        >>> rule.to_dict()["when_actions"]
+        [{'name': 'set_status'}]
+    """
+
+    def __init__(self, *wanted: Json) -> None:
+        for each in wanted:
+            canonical(each)
+        self.wanted = wanted
+
+    def __call__(self, step: Step) -> bool:
+        """Whether the step's action is one of those wanted."""
+        action = _as_json(step.action)
+        return any(_is_met(each, action) for each in self.wanted)
+
+
+def _is_met(wanted: Json, action: Any) -> bool:
+    if type(wanted) is dict:
+        return isinstance(action, dict) and all(
+            name in action and _is_met(value, action[name]) for name, value in wanted.items()
+        )
+    return encode(wanted) == encode(action)
+
+
+def _as_json(action: Any) -> Any:
+    """An action without the types that JSON has no word for."""
+    if isinstance(action, Named):
+        return _as_json(action.value)
+    if isinstance(action, np.generic | np.ndarray):
+        return action.tolist()
+    if isinstance(action, dict):
+        return {name: _as_json(value) for name, value in action.items()}
+    if isinstance(action, list | tuple):
+        return [_as_json(value) for value in action]
+    return action
 
 
 def violates(rule: Rule, rules: Sequence[Rule], touch: Touch, context: Context) -> bool | None:

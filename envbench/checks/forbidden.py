@@ -29,7 +29,8 @@ def no_forbidden_changes(
         rules: `Forbid`, `AllowOnly`, `AppendOnly`, `Only`; they hold together.
         name: names the check.
         version: names the rules; by default a digest of them. Of the condition of an `Only` rule
-            the digest covers the name alone: give a version of your own with one.
+            the digest covers the name alone, unless it is an `ActionIs`: give a version of your
+            own with a function.
         needs_audit: answer None for an episode without an audit, because a change undone inside
             one step is seen by nothing else.
 
