@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -25,11 +26,6 @@ class Result:
     def __init__(self, table: pa.Table) -> None:
         self._table = _plain(table)
 
-    @classmethod
-    def empty(cls) -> Result:
-        """What a statement without rows gives."""
-        return cls(pa.Table.from_arrays([], names=[]))
-
     def arrow(self) -> pa.Table:
         """The rows as a PyArrow table."""
         return self._table
@@ -49,8 +45,6 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
-        if not self._table.num_columns:
-            return []
         return list(zip(*(column.to_pylist() for column in self._table.columns), strict=True))
 
     @property
@@ -58,12 +52,13 @@ class Result:
         """Names of the columns."""
         return list(self._table.column_names)
 
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __repr__(self) -> str:
-        if not self._table.num_columns:
-            return "Result without rows"
         with duckdb.connect(":memory:", config={"python_enable_replacements": "false"}) as printer:
             shown = repr(printer.from_arrow(self._table.slice(0, _PRINTED))).rstrip()
         if len(self) <= _PRINTED:

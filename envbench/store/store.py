@@ -18,6 +18,7 @@ from envbench.store.connection import Connection, Target
 from envbench.store.errors import QueryError, StoreClosed, StoreError, StoreWarning
 from envbench.store.messages import explain
 from envbench.store.result import Result
+from envbench.store.statements import READ_ONLY, require_reading
 
 if TYPE_CHECKING:
     from envbench.evidence.episode import EpisodeEvidence
@@ -126,12 +127,16 @@ class Store:
     def sql(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Result:
         """Run a query and read all its rows.
 
+        Nothing can be written by it: `cursor` is for other statements.
+
         Args:
-            query: one SQL statement; `docs/schema.md` lists tables and views.
+            query: one SQL statement that reads, such as SELECT, FROM, WITH, DESCRIBE or EXPLAIN;
+                `docs/schema.md` lists tables and views.
             params: values for ``?`` (a sequence) or ``$name`` (a mapping).
 
         Raises:
-            QueryError: with DuckDB's message, when the query fails.
+            QueryError: with DuckDB's message, when the query fails; and when it is not one
+                statement that reads.
             TypeError: when an argument is of the wrong type.
         """
         if not isinstance(query, str):
@@ -145,10 +150,9 @@ class Store:
         self._settle()
         with self.cursor() as cursor:
             try:
-                relation = cursor.sql(query, params=_bindable(params))
-                if relation is None:
-                    return Result.empty()
-                return Result(relation.to_arrow_table())
+                require_reading(cursor, query)
+                cursor.execute(READ_ONLY).fetchall()
+                return Result(cursor.sql(query, params=_bindable(params)).to_arrow_table())
             except duckdb.FatalException as error:
                 raise explain(error, self.path) from error
             except (duckdb.Error, RuntimeError, ValueError, UnicodeError) as error:
@@ -238,8 +242,8 @@ class Store:
             raise StoreError(
                 f"{self.path} was deleted or replaced while it was open, and what was recorded is "
                 f"lost when this store is closed. Save it first: "
-                f"sql(\"ATTACH 'saved.duckdb' AS saved\"), then "
-                f"sql('COPY FROM DATABASE \"{name}\" TO saved')"
+                f"cursor().execute(\"ATTACH 'saved.duckdb' AS saved\"), then "
+                f"cursor().execute('COPY FROM DATABASE \"{name}\" TO saved')"
             )
 
     def close(self) -> None:

@@ -100,13 +100,13 @@ class TestReport:
     )
     def test_an_alteration_is_refused(self, store: Store, report: Report, alteration: str) -> None:
         report.save(store)
-        store.sql(alteration)
+        store.cursor().execute(alteration)
         with pytest.raises(ValueError, match=f"report {report.report_id}: /"):
             Report.load(store, report.report_id)
 
     def test_another_report_under_its_id_is_refused(self, store: Store, report: Report) -> None:
         report.save(store)
-        store.sql("UPDATE reports SET digest = '00'")
+        store.cursor().execute("UPDATE reports SET digest = '00'")
         with pytest.raises(ValueError, match="has another report under the id"):
             report.save(store)
 
@@ -119,7 +119,7 @@ class TestReport:
             report.save(store)
 
     def test_a_failure_keeps_nothing(self, store: Store, report: Report) -> None:
-        store.sql("DROP TABLE reports")
+        store.cursor().execute("DROP TABLE reports")
         with pytest.raises(StoreError):
             report.save(store)
         assert store.sql("SELECT count(*) FROM check_results").fetchall() == [(0,)]
@@ -153,7 +153,7 @@ class TestDecision:
 
     def test_needs_the_very_report(self, store: Store, report: Report) -> None:
         report.save(store)
-        store.sql("UPDATE reports SET digest = '00'")
+        store.cursor().execute("UPDATE reports SET digest = '00'")
         with pytest.raises(ValueError, match="has another report under the id"):
             POLICY.evaluate(report).save(store)
 

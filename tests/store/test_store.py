@@ -144,8 +144,89 @@ def test_column_names_that_come_twice(store):
 def test_results_without_rows(store):
     assert store.sql("SELECT episode_id, seed FROM episodes").pl().columns == ["episode_id", "seed"]
     assert store.sql("SELECT * FROM episodes").fetchall() == []
-    assert store.sql("").fetchall() == []
-    assert "without rows" in repr(store.sql("-- only a comment"))
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("DELETE FROM schema_info", "DELETE"),
+        ("/* é */ delete FROM schema_info", "DELETE"),
+        ("WITH a AS (SELECT 1) DELETE FROM schema_info", "DELETE"),
+        ("EXPLAIN ANALYZE DELETE FROM schema_info", "DELETE"),
+        ("EXPLAIN /* é */ (ANALYZE, FORMAT json) DELETE FROM schema_info", "DELETE"),
+        ("EXPLAIN ANALYZE COPY schema_info TO 'out.csv'", "COPY"),
+        ("EXPLAIN ANALYZE COPY (PIVOT schema_info ON version) TO 'out.csv'", "COPY"),
+        ("TRUNCATE schema_info", "TRUNCATE"),
+        ("UPDATE schema_info SET version = 9", "UPDATE"),
+        ("INSERT INTO schema_info FROM schema_info", "INSERT"),
+        ("DROP TABLE schema_info", "DROP"),
+        ("ALTER TABLE schema_info ADD COLUMN a INTEGER", "ALTER"),
+        ("CREATE TABLE more AS PIVOT schema_info ON version", "CREATE"),
+        ("CREATE TEMP TABLE more (a INTEGER)", "CREATE"),
+        ("COPY schema_info TO 'out.csv'", "COPY"),
+        ("EXPORT DATABASE 'out'", "EXPORT"),
+        ("ATTACH 'other.duckdb' AS other", "ATTACH"),
+        ("INSTALL httpfs", "INSTALL"),
+        ("LOAD httpfs", "LOAD"),
+        ("SET threads = 1", "SET"),
+        ("PRAGMA threads = 1", "PRAGMA"),
+        ("CALL pragma_version()", "CALL"),
+        ("CHECKPOINT", "CHECKPOINT"),
+        ("BEGIN", "BEGIN"),
+    ],
+)
+def test_statements_that_do_not_read_are_refused(store, tmp_path, monkeypatch, query, word):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(QueryError) as error:
+        store.sql(query)
+    assert str(error.value) == f"{word} is refused: only statements that read, such as SELECT"
+    assert store.sql("SELECT version FROM schema_info").fetchall() == [(1,)]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("o")] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH a AS (DELETE FROM schema_info RETURNING *) FROM a",
+        "WITH a AS (DELETE FROM schema_info RETURNING *) PIVOT a ON version",
+        "WITH a AS (FROM schema_info) INSERT INTO schema_info PIVOT a ON version",
+        "EXPLAIN ANALYZE WITH a AS (DELETE FROM schema_info RETURNING *) FROM a",
+    ],
+)
+def test_a_query_that_writes_on_the_way_is_refused(store, query):
+    with pytest.raises(QueryError):
+        store.sql(query)
+    assert store.sql("SELECT version FROM schema_info").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [("", 0), ("-- only a comment", 0), ("SELECT 1; SELECT 2", 2), ("SELECT 1; DROP VIEW a", 2)],
+)
+def test_a_query_is_one_statement(store, query, count):
+    with pytest.raises(QueryError, match=f"holds {count} statements; give one"):
+        store.sql(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("FROM range(1)", 0),
+        ("VALUES (4)", 4),
+        ("WITH a AS (SELECT 5) FROM a", 5),
+        ("(SELECT 6);", 6),
+        ("/* é */ PIVOT (SELECT 7 AS a, 8 AS b) ON a USING sum(b)", 8),
+        ("FROM (PIVOT (SELECT 7 AS a, 9 AS b) ON a USING sum(b))", 9),
+        ("UNPIVOT (SELECT 1 AS a) ON a", "a"),
+        ("DESCRIBE schema_info", "version"),
+        ("SUMMARIZE schema_info", "version"),
+        ("SHOW TABLES", "audit_events"),
+        ("EXPLAIN SELECT 1", "physical_plan"),
+        ("EXPLAIN ANALYZE FROM schema_info", "analyzed_plan"),
+    ],
+)
+def test_statements_that_read(store, query, first):
+    assert store.sql(query).fetchall()[0][0] == first
 
 
 def test_queries_from_many_threads(store):
@@ -215,11 +296,11 @@ def test_frame_of_no_table_names_those_there_are(store, table):
 
 def test_read_only_refuses_writing(tmp_path):
     connect(tmp_path / "a.duckdb").close()
-    with connect(tmp_path / "a.duckdb", read_only=True) as store:
-        with pytest.raises(QueryError, match="read-only"):
-            store.sql("DELETE FROM episodes")
-        with pytest.raises(duckdb.Error, match="read-only"):
-            insert(store, "a")
+    with (
+        connect(tmp_path / "a.duckdb", read_only=True) as store,
+        pytest.raises(duckdb.Error, match="read-only"),
+    ):
+        insert(store, "a")
 
 
 # -- closing --------------------------------------------------------------------------------------
@@ -358,10 +439,10 @@ def test_a_file_deleted_under_an_open_store_is_told_and_can_be_saved(tmp_path, r
     insert(store, "after")
     with pytest.raises(StoreError, match="was deleted or replaced while it was open") as error:
         store.flush()
-    assert """sql('COPY FROM DATABASE "it s" TO saved')""" in str(error.value)
-    store.sql(f"ATTACH '{tmp_path / 'saved.duckdb'}' AS saved")
-    store.sql('COPY FROM DATABASE "it s" TO saved')
-    store.sql("DETACH saved")
+    assert """cursor().execute('COPY FROM DATABASE "it s" TO saved')""" in str(error.value)
+    store.cursor().execute(f"ATTACH '{tmp_path / 'saved.duckdb'}' AS saved")
+    store.cursor().execute('COPY FROM DATABASE "it s" TO saved')
+    store.cursor().execute("DETACH saved")
     with pytest.warns(StoreWarning, match="was deleted or replaced"):
         store.close()
     with connect(tmp_path / "saved.duckdb", read_only=True) as saved:
