@@ -163,9 +163,12 @@ def sql(
     """
     if as_json and as_csv:
         raise BadInput("--json and --csv exclude each other")
+    from envbench.store.statements import READ_ONLY, require_reading
+
     with _opened(store) as opened, _refusing_sql():
         cursor = opened.cursor()
-        _refuse_other_statements(cursor, query)
+        require_reading(cursor, query)
+        cursor.execute(READ_ONLY).fetchall()
         cursor.execute(query)
         names, types = zip(
             *((name, str(kind)) for name, kind, *_ in cursor.description), strict=True
@@ -360,22 +363,12 @@ def _opened(path: Path) -> Iterator[Store]:
 def _refusing_sql() -> Iterator[None]:
     import duckdb
 
+    from envbench.store import QueryError
+
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, QueryError) as error:
         raise BadInput(_one_line(error)) from None
-
-
-def _refuse_other_statements(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
-    import duckdb
-
-    statements = cursor.extract_statements(query)
-    if len(statements) != 1:
-        raise BadInput(f"the query holds {len(statements)} statements; give one")
-    kind = statements[0].type
-    allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-    if kind not in allowed and not query.lstrip().lower().startswith(("pivot", "unpivot")):
-        raise BadInput(f"{kind.name} is refused: only statements that read, such as SELECT")
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
