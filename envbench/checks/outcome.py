@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import traceback
+import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +115,7 @@ class OutcomeCheck:
                 raise TypeError(_wrong_return(verdict))
             return Judgement(verdict.passed, plain(verdict.reason), verdict.evidence_json, None)
         except Exception as error:
-            return Judgement.failed(error)
+            return Judgement.failed(f"{_described(error)}{_place_in(self.fn, error)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class SqlCheck:
         try:
             rows = _read_rows(cursor, self.query)
         except Exception as error:
-            return [Judgement.failed(error)] * len(episode_ids)
+            return [Judgement.failed(_described_query_error(error))] * len(episode_ids)
         by_episode: dict[str, list[_Row]] = defaultdict(list)
         for row in rows:
             by_episode[str(row.episode_id)].append(row)
@@ -187,7 +189,7 @@ class Judgement:
         passed: True, False, or None when it is unknown or the check failed.
         reason: one line for a person.
         evidence_json: what the verdict rests on, as canonical JSON in tagged form.
-        error: type and message of what went wrong in the check, else None.
+        error: type, message and, in a check's function, the line of what went wrong, else None.
     """
 
     passed: bool | None
@@ -196,9 +198,9 @@ class Judgement:
     error: str | None
 
     @classmethod
-    def failed(cls, error: Exception) -> Judgement:
+    def failed(cls, error: str) -> Judgement:
         """The judgement of a check that raised."""
-        text = plain(f"{type_name(type(error))}: {describe_error(error)}")
+        text = plain(error)
         return cls(None, f"The check failed: {text}", EMPTY, text)
 
 
@@ -212,6 +214,44 @@ def require_label(argument: str, value: Any) -> None:
 def plain(text: str) -> str:
     """Text as JSON and DuckDB can hold it: lone surrogates are written out as escapes."""
     return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def _described(error: Exception) -> str:
+    name, message = type_name(type(error)), describe_error(error)
+    return f"{name}: {message}" if message else name
+
+
+def _place_in(fn: Callable[..., Any], error: Exception) -> str:
+    """Where in the file of a check's function it came to an error, without the file's path.
+
+    What the function calls in other files is left out: the line that calls it is the user's.
+    """
+    called = error.__traceback__ and error.__traceback__.tb_next  # the first frame is our own
+    if called is None:
+        return ""
+    code = getattr(inspect.unwrap(fn), "__code__", called.tb_frame.f_code)
+    frames = list(traceback.walk_tb(called))
+    of_file = [(frame, line) for frame, line in frames if _file(frame) == code.co_filename]
+    frame, line = (of_file or frames[:1])[-1]
+    return f" (line {line} of {frame.f_code.co_name})"
+
+
+def _file(frame: types.FrameType) -> str:
+    return frame.f_code.co_filename
+
+
+def _described_query_error(error: Exception) -> str:
+    """An error of a query in one line: DuckDB's has several, the last of them pointing upwards."""
+    import duckdb
+
+    if not isinstance(error, duckdb.Error):
+        return _described(error)
+    lines = [" ".join(line.split()) for line in describe_error(error).splitlines()]
+    text = ""
+    for line in lines:
+        if line.strip("^"):
+            text += (" " if text[-1:] in ":!?." else "; ") + line
+    return f"duckdb.{type(error).__name__}: {text.lstrip('; ')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +311,7 @@ def _judge_rows(rows: Sequence[_Row], strangers: int) -> Judgement:
             raise TypeError(f"reason is {_short(row.reason)}, not a VARCHAR")
         return Judgement(row.passed, plain(row.reason or ""), _object(row.evidence), None)
     except (TypeError, ValueError) as error:
-        return Judgement.failed(error)
+        return Judgement.failed(_described(error))
 
 
 def _object(evidence: Any) -> str:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
+import json
 import math
 import socket
 from collections.abc import Iterator
@@ -140,9 +143,9 @@ class TestOutcomeCheck:
         ("error", "text"),
         [
             (KeyError("final_state"), "KeyError: 'final_state'"),
-            (AssertionError(), "AssertionError: "),
+            (AssertionError(), "AssertionError"),
             (RecursionError("too deep"), "RecursionError: too deep"),
-            (MemoryError(), "MemoryError: "),
+            (MemoryError(), "MemoryError"),
             (ExceptionGroup("two", [ValueError("a")]), "ExceptionGroup: two (1 sub-exception)"),
             (
                 ValueError("lone \ud800 surrogate"),
@@ -157,7 +160,62 @@ class TestOutcomeCheck:
             raise error
 
         (row,) = judge(make_episode(), raises).results
-        assert (row.passed, row.error, row.evidence) == (None, text, {})
+        place = f"(line {raises.__code__.co_firstlineno + 1} of raises)"
+        assert (row.passed, row.error, row.evidence) == (None, f"{text} {place}", {})
+
+    def test_the_place_of_an_error_is_in_the_file_of_the_check(self, make_episode: Any) -> None:
+        def outer(_: EpisodeEvidence) -> OutcomeVerdict:
+            return inner("no JSON")
+
+        def inner(text: str) -> OutcomeVerdict:
+            return OutcomeVerdict(True, json.loads(text))
+
+        (row,) = judge(make_episode(), outer).results
+        line = inner.__code__.co_firstlineno + 1
+        assert row.error is not None
+        assert row.error.startswith("json.decoder.JSONDecodeError: ")
+        assert row.error.endswith(f" (line {line} of inner)")
+        assert "/" not in row.error
+        assert row.reason == f"The check failed: {row.error}"
+
+    def test_the_place_of_an_error_is_found_under_a_decorator(self, make_episode: Any) -> None:
+        @contextlib.contextmanager
+        def around() -> Iterator[None]:
+            yield
+
+        @around()
+        def decorated(_: EpisodeEvidence) -> OutcomeVerdict:
+            raise KeyError("x")
+
+        (row,) = judge(make_episode(), decorated).results
+        assert row.error is not None
+        assert row.error.endswith(" of decorated)")
+
+    @pytest.mark.parametrize(
+        ("fn", "error"),
+        [
+            (len, "TypeError: object of type 'EpisodeEvidence' has no len()"),
+            (lambda: None, "TypeError: "),
+        ],
+    )
+    def test_an_error_outside_a_function_has_no_place(
+        self, make_episode: Any, fn: Any, error: str
+    ) -> None:
+        (row,) = judge(make_episode(), fn).results
+        assert row.error is not None
+        assert row.error.startswith(error)
+        assert "(line" not in row.error
+
+    def test_the_place_of_an_error_in_an_object_and_a_partial(self, make_episode: Any) -> None:
+        class Judge:
+            def __call__(self, episode: EpisodeEvidence, key: str = "a") -> OutcomeVerdict:
+                return OutcomeVerdict(True, episode.data[key])
+
+        line = Judge.__call__.__code__.co_firstlineno + 1
+        for fn in (Judge(), functools.partial(Judge(), key="b")):
+            (row,) = judge(make_episode(), fn).results
+            assert row.error is not None
+            assert row.error.endswith(f" (line {line} of __call__)")
 
     def test_an_exception_without_a_message_is_survived(self, make_episode: Any) -> None:
         def raises(_: EpisodeEvidence) -> OutcomeVerdict:
@@ -166,7 +224,9 @@ class TestOutcomeCheck:
         (row,) = judge(make_episode(), raises).results
         assert row.passed is None
         assert row.error is not None
-        assert row.error.endswith("<message unavailable: __str__ raised RuntimeError>")
+        assert row.error.startswith(
+            f"{__name__}.Unprintable: <message unavailable: __str__ raised RuntimeError> (line "
+        )
 
     @pytest.mark.parametrize(
         ("value", "text"),
@@ -198,9 +258,10 @@ class TestOutcomeCheck:
     def test_a_verdict_of_nan_is_an_evaluator_error_and_no_pass(self, make_episode: Any) -> None:
         report = judge(make_episode(), lambda _: OutcomeVerdict(math.nan, "because", {}))
         assert report.results[0].passed is None
-        assert report.results[0].error == (
-            "TypeError: passed must be True, False or None, not nan (float)"
-        )
+        error = report.results[0].error
+        assert error is not None
+        assert error.startswith("TypeError: passed must be True, False or None, not nan (float) (")
+        assert error.endswith(" of <lambda>)")
 
     def test_a_check_that_fails_leaves_the_others_alone(
         self, make_episode: Any, fixed_check: Any
@@ -213,11 +274,15 @@ class TestOutcomeCheck:
             fixed_check({id_: False}, "third"),
         ]
         report = evaluate([episode], checks)
-        assert [(row.check, row.passed, row.error) for row in report.results] == [
-            ("first", True, None),
-            ("second", None, "ValueError: broken"),
-            ("third", False, None),
+        assert [(row.check, row.passed) for row in report.results] == [
+            ("first", True),
+            ("second", None),
+            ("third", False),
         ]
+        first, second, third = [row.error for row in report.results]
+        assert (first, third) == (None, None)
+        assert second is not None
+        assert second.startswith("ValueError: broken (line ")
 
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
     def test_an_interrupt_propagates(
@@ -430,6 +495,34 @@ class TestSqlCheck:
         assert [row.passed for row in report.results] == [None, None]
         for row in report.results:
             assert message in str(row.error)
+
+    @pytest.mark.parametrize(
+        ("query", "error"),
+        [
+            (
+                "SELEC 1",
+                (
+                    'duckdb.ParserException: Parser Error: syntax error at or near "SELEC"; '
+                    "LINE 1: SELEC 1"
+                ),
+            ),
+            (
+                "SELECT a\nFROM (SELECT 1 AS b)",
+                (
+                    'duckdb.BinderException: Binder Error: Referenced column "a" not found in '
+                    'FROM clause! Candidate bindings: "b"; LINE 1: SELECT a'
+                ),
+            ),
+        ],
+    )
+    def test_an_error_of_a_query_is_one_line(
+        self, make_episode: Any, query: str, error: str
+    ) -> None:
+        (row,) = judge_sql([make_episode()], query).results
+        assert row.error is not None
+        assert row.error.startswith(error)
+        assert row.error.isprintable()
+        assert "^" not in row.error
 
     def test_a_select_that_writes_is_refused_and_changes_nothing(self, make_episode: Any) -> None:
         query = """

@@ -66,6 +66,9 @@ class TestRates:
 class TestText:
     def test_says_what_was_found(self, report: Report) -> None:
         id_ = report.episodes[1].episode_id
+        error = report.results[3].error
+        assert error is not None
+        assert error.startswith("ValueError: broken (line ")
         assert str(report) == repr(report)
         assert str(report).splitlines() == [
             f"Report 'two cases' ({report.report_id}): 2 episodes of 2 cases",
@@ -76,7 +79,7 @@ class TestText:
             "  Unknown:",
             "    kept, a: It is None",
             "  Evaluator errors:",
-            "    kept, b: ValueError: broken",
+            f"    kept, b: {error}",
             "  Coverage issues:",
             f"    b (episode {id_}): ending: truncated, where the case expects terminated",
         ]
@@ -179,7 +182,7 @@ class TestFrame:
             ("a", "posted", True, None),
             ("a", "kept", None, None),
             ("b", "posted", False, None),
-            ("b", "kept", None, "ValueError: broken"),
+            ("b", "kept", None, report.results[3].error),
         ]
         assert frame["evidence"][0] == '{"outcome":true}'
 

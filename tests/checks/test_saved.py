@@ -46,10 +46,13 @@ class TestReport:
             "SELECT case_id, check_name, check_version, passed, evidence, error FROM check_results "
             "ORDER BY case_id, check_name"
         ).fetchall()
+        error = report.results[3].error
+        assert error is not None
+        assert error.startswith("ValueError: nul \0 é \\ud800 (line ")
         assert rows == [
             ("a", "kept", "v1", None, '{"outcome":null}', None),
             ("a", "posted", "v1", True, '{"outcome":true}', None),
-            ("b", "kept", "v1", None, "{}", "ValueError: nul \0 é \\ud800"),
+            ("b", "kept", "v1", None, "{}", error),
             ("b", "posted", "v1", False, '{"outcome":false}', None),
         ]
 
