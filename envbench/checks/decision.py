@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envbench.checks.lines import shortened, visible
@@ -187,19 +188,30 @@ class NotAccepted(AssertionError):
         self.decision = decision
 
 
+_OF_CHECKS = {"missing_check", "critical_failure", "pass_rate", "too_few_measured", "coverage"}
+"""The codes of findings whose message begins with the name of a check of the policy."""
+
 EXIT_CODES: Mapping[Verdict, int] = {"accept": 0, "reject": 1, "indeterminate": 2}
 
 
 def _lines(decision: Decision) -> Iterator[str]:
     yield visible(f"{decision.decision.upper()} (report {decision.report_id})")
     for kind in ("quality", "evidence", "note"):
-        yield from shortened(
-            [
-                f"  {kind:8}  {'' if finding.scope == 'all' else f'{finding.scope}  '}"
-                f"{finding.message}"
-                for finding in decision.findings
-                if finding.kind == kind
-            ]
-        )
+        found = [finding for finding in decision.findings if finding.kind == kind]
+        names = [check.name for check in decision.policy.checks]
+        yield from shortened([f"  {kind:8}  {text}" for text in _grouped(found, names)])
     for measurement in decision.measurements:
         yield visible(f"  measured  {measurement}")
+
+
+def _grouped(findings: Sequence[Finding], names: Sequence[str]) -> Iterator[str]:
+    """One text for the findings that say the same of several checks, in order of the first."""
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for finding in findings:
+        begun = [name for name in names if finding.message.startswith(f"{name}: ")]
+        check = max(begun, key=len, default="") if finding.code in _OF_CHECKS else ""
+        rest = finding.message.removeprefix(f"{check}: ") if check else finding.message
+        groups[finding.code, finding.scope, rest].append(check)
+    for (_, scope, rest), checks in groups.items():
+        subject = ", ".join(dict.fromkeys(checks))
+        yield f"{'' if scope == 'all' else f'{scope}  '}{f'{subject}: ' if subject else ''}{rest}"

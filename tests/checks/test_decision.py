@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from envbench.checks import AcceptancePolicy, CheckRequirement, Decision, NotAccepted
+from envbench.checks import (
+    AcceptancePolicy,
+    CheckRequirement,
+    Decision,
+    NotAccepted,
+    SliceRequirement,
+)
 
 POLICY = AcceptancePolicy((CheckRequirement("posted_once", critical=True),))
 
@@ -81,3 +87,34 @@ def test_text_from_elsewhere_cannot_make_a_line(make_episode: Any, report_of: An
     decision = POLICY.evaluate(report_of((make_episode("a\nACCEPT"), False)))
     assert [line for line in str(decision).split("\n") if line.startswith("ACCEPT")] == []
     assert "a\\nACCEPT" in str(decision)
+
+
+def test_what_is_said_of_several_checks_is_one_line(make_episode: Any, report_of: Any) -> None:
+    names = ("posted", "kept", "kept: late")
+    report = report_of(
+        *((make_episode(f"c{i}", tags=("hard",)), True) for i in range(3)), checks=names
+    )
+    policy = AcceptancePolicy(
+        tuple(CheckRequirement(name) for name in names),
+        (SliceRequirement("hard", min_cases=5),),
+    )
+    decision = policy.evaluate(report)
+    assert [line for line in str(decision).splitlines() if line.startswith("  evidence")] == [
+        "  evidence  tag:hard  cases with this tag: 3; at least 5 required",
+        "  evidence  tag:hard  posted, kept, kept: late: cases measured: 3; at least 5 required",
+    ]
+    assert [finding.code for finding in decision.findings] == [
+        "too_few_slice_cases",
+        *["too_few_measured"] * 3,
+    ]
+
+
+def test_what_differs_between_checks_stays_apart(make_episode: Any, report_of: Any) -> None:
+    report = report_of((make_episode(), {"posted": False, "kept": None}), checks=("posted", "kept"))
+    policy = AcceptancePolicy((CheckRequirement("posted"), CheckRequirement("kept")))
+    lines = str(policy.evaluate(report)).splitlines()
+    assert [line.split(";")[0] for line in lines[1:4]] == [
+        "  quality   posted: 0 of 1 measured cases passed, of 1 in all",
+        "  evidence  kept: cases measured: 0",
+        "  evidence  kept: measured in 0 of 1 cases (1 unknown, 0 errors)",
+    ]
