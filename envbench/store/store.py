@@ -199,9 +199,22 @@ class Store:
         return reading.episode(self, episode_id, verify=verify)
 
     def add(self, episode: EpisodeEvidence) -> None:
-        """Write an episode that was made elsewhere, and return when it is committed."""
+        """Write an episode that was made elsewhere, and return when it is committed.
+
+        Raises:
+            StoreError: when another episode has its id, or writing failed.
+            TypeError: when it is no episode.
+        """
+        from envbench.evidence.episode import EpisodeEvidence
         from envbench.store import writing
 
+        if not isinstance(episode, EpisodeEvidence):
+            name = type(episode).__name__
+            ours = type(episode).__module__.startswith("envbench.") and hasattr(episode, "save")
+            raise TypeError(
+                f"store.add takes an EpisodeEvidence, not {name}"
+                + (f": {name.lower()}.save(store) keeps a {name}" if ours else "")
+            )
         writing.add(self, episode)
 
     def verify(self) -> Verification:

@@ -9,6 +9,7 @@ import warnings
 import duckdb
 import pytest
 
+from envbench.checks import OutcomeCheck, evaluate
 from envbench.store import QueryError, StoreClosed, StoreError, StoreWarning, connect
 
 
@@ -35,6 +36,7 @@ def test_a_result_in_every_form(store):
     assert result.fetchall() == [(1, "x"), (2, None)]
     assert result.columns == ["a", "b"]
     assert len(result) == 2
+    assert list(result) == [(1, "x"), (2, None)]
     assert result.pl().to_dicts() == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
     assert result.df()["a"].tolist() == [1, 2]
     assert result.arrow().to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
@@ -301,6 +303,19 @@ def test_read_only_refuses_writing(tmp_path):
         pytest.raises(duckdb.Error, match="read-only"),
     ):
         insert(store, "a")
+
+
+@pytest.mark.parametrize("what", [3, "episode", None, {"episode_id": "a"}])
+def test_adding_what_is_no_episode(store, what):
+    with pytest.raises(TypeError) as error:
+        store.add(what)
+    assert str(error.value) == f"store.add takes an EpisodeEvidence, not {type(what).__name__}"
+
+
+def test_adding_a_report(store):
+    report = evaluate([], [OutcomeCheck("any", "v1", print)])
+    with pytest.raises(TypeError, match=r"not Report: report\.save\(store\) keeps a Report$"):
+        store.add(report)
 
 
 # -- closing --------------------------------------------------------------------------------------
