@@ -8,7 +8,7 @@ queries and parses only what it looks at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import duckdb
 
@@ -84,17 +84,37 @@ class Episodes:
         return len(self._ids)
 
     def __iter__(self) -> Iterator[EpisodeEvidence]:
-        for first in range(0, len(self._ids), BATCH):
-            yield from self._read(self._ids[first : first + BATCH])
+        return self._read_in_batches(self._ids)
 
-    def __getitem__(self, index: int) -> EpisodeEvidence:
-        episode_id = self._ids[index]
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> EpisodeEvidence: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[EpisodeEvidence]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> EpisodeEvidence | list[EpisodeEvidence]:
+        if isinstance(index, slice):
+            return list(self._read_in_batches(self._ids[index]))
+        if not isinstance(index, SupportsIndex):
+            raise TypeError(
+                f"episodes are found by place or slice, not by {type(index).__name__}: "
+                f"store.episode(episode_id) finds one by its id"
+            )
+        try:
+            episode_id = self._ids[index]
+        except IndexError:
+            counted = "is 1 episode" if len(self) == 1 else f"are {len(self)} episodes"
+            raise IndexError(f"no episode at {index}: there {counted}") from None
         for found in self._read([episode_id]):
             return found
         raise StoreError(f"{self._store.path}: episode {episode_id} is gone since it was listed")
 
     def __repr__(self) -> str:
         return f"<Episodes: {len(self)} in {self._store.path}>"
+
+    def _read_in_batches(self, ids: list[str]) -> Iterator[EpisodeEvidence]:
+        for first in range(0, len(ids), BATCH):
+            yield from self._read(ids[first : first + BATCH])
 
     def _read(self, ids: list[str]) -> Iterator[EpisodeEvidence]:
         rows = _fetch(

@@ -1,5 +1,6 @@
 """Reading: as little as is asked for, in order, and never more than was kept."""
 
+import numpy as np
 import pytest
 
 from envbench.store import QueryError, Store, StoreError, connect, reading
@@ -112,10 +113,35 @@ def test_episodes_by_place(store, record_parts):
     assert len(episodes) == 5
     assert [episodes[i].data["seed"] for i in (0, 4, -1, -5)] == [0, 4, 4, 0]
     for outside in (5, -6):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"no episode at {outside}: there are 5 episodes"):
             episodes[outside]
+    with pytest.raises(IndexError, match=r"there is 1 episode$"):
+        store.episodes("seed = 1")[1]
+    assert episodes[np.int64(3)].data["seed"] == 3
     assert [e.data["seed"] for e in episodes] == [e.data["seed"] for e in episodes]
     assert repr(episodes).startswith("<Episodes: 5 in ")
+
+
+def test_episodes_by_slice(store, record_parts, monkeypatch):
+    monkeypatch.setattr(reading, "BATCH", 2)
+    write(store, *(record_parts(1, seed=seed)[0] for seed in range(5)))
+    episodes = store.episodes()
+    for part in (slice(2), slice(-2, None), slice(None, None, -1), slice(1, 9, 2), slice(7, 9)):
+        found = episodes[part]
+        assert type(found) is list
+        assert [e.data["seed"] for e in found] == list(range(5))[part]
+
+
+@pytest.mark.parametrize("index", ["a", 1.0, None, (1, 2)])
+def test_episodes_by_what_is_no_place(store, index):
+    with pytest.raises(TypeError, match=r"place or slice, not by \w+: store\.episode"):
+        store.episodes()[index]
+
+
+@pytest.mark.parametrize("where", [3, b"seed = 1", ["seed = 1"], False])
+def test_a_condition_of_another_type(store, where):
+    with pytest.raises(TypeError, match=f"condition as text, not {type(where).__name__}"):
+        store.episodes(where)
 
 
 def test_the_order_is_that_of_recording(store, record_parts):
@@ -143,6 +169,7 @@ def test_episodes_by_condition(store, record_parts):
         "1 = 1); DROP TABLE steps; SELECT (1",
         "true) OR (SELECT count(*) FROM read_text('/etc/passwd')) > (0",
         "seed = 1; DELETE FROM episodes",
+        "seed IN (WITH a AS (DELETE FROM episodes RETURNING seed) FROM a)",
         "seed = ?",
         "\0",
         "'",
