@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from envbench.store.connection import Target, resolve
+from envbench.store.connection import Target, require_database, resolve
 from envbench.store.errors import StoreError, StoreMissing
 from envbench.store.messages import explain
 from envbench.store.untrusted import our_columns, require_our_tables
@@ -38,7 +38,8 @@ class Merged:
     rows: dict[str, int]
 
     def __str__(self) -> str:
-        parts = [f"{self.episodes} episodes copied", f"{self.skipped} there already"]
+        noun = "episode" if self.episodes == 1 else "episodes"
+        parts = [f"{self.episodes} {noun} copied", f"{self.skipped} there already"]
         if self.unsealed:
             parts.append(f"{self.unsealed} left out, still being recorded")
         return ", ".join(parts)
@@ -118,6 +119,7 @@ def _input(store: Store, target: Target) -> Path:
 
 
 def _attach(cursor: duckdb.DuckDBPyConnection, path: Path) -> str:
+    require_database(path)
     name = f"merged_{uuid.uuid4().hex}"
     quoted = str(path).replace("'", "''")
     try:

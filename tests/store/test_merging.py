@@ -310,3 +310,16 @@ def test_nothing_that_an_input_defines_is_run(filled, tmp_path):
         assert store.verify().ok
         with pytest.raises(QueryError):
             store.sql("FROM extra")
+
+
+@pytest.mark.parametrize("name", ["report.json", "rows.csv", "rows.parquet", "notes"])
+def test_a_file_of_another_kind_is_refused_as_by_verify(tmp_path, name):
+    path = tmp_path / name
+    path.write_text('{"schema": "envbench.report/v1"}')
+    with connect(tmp_path / "all.duckdb") as store:
+        with pytest.raises(NotAStore) as merging:
+            store.merge(path)
+        with pytest.raises(NotAStore) as opening:
+            connect(path, trusted=False)
+    assert str(merging.value) == str(opening.value)
+    assert str(merging.value) == f"{path} is not a DuckDB database: name another file"
