@@ -97,12 +97,18 @@ class Verification:
         return not self.problems
 
     def __str__(self) -> str:
-        counted = f"{self.episodes} episodes and {self.reports} reports verified"
+        episodes, reports = _count(self.episodes, "episode"), _count(self.reports, "report")
+        counted = f"{episodes} and {reports} verified"
         if self.ok:
             lines = [f"{counted}: everything fits"]
         else:
-            lines = [f"{counted}: {len(self.problems)} problems", *map(str, self.problems)]
+            problems = _count(len(self.problems), "problem")
+            lines = [f"{counted}: {problems}", *map(str, self.problems)]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def verify(store: Store) -> Verification:

@@ -6,7 +6,7 @@ import pytest
 
 from envbench.evidence.digest import state_hash
 from envbench.store import QueryError, StoreClosed, connect
-from envbench.store.integrity import NOT_VERIFIED, Problem
+from envbench.store.integrity import NOT_VERIFIED, Problem, Verification
 from envbench.store.untrusted import our_columns
 
 TABLES = (
@@ -60,7 +60,7 @@ def test_a_store_as_it_was_written(filled):
     assert verification.ok
     assert verification.problems == ()
     assert (verification.episodes, verification.reports) == (4, 1)
-    assert str(verification).startswith("4 episodes and 1 reports verified: everything fits")
+    assert str(verification).startswith("4 episodes and 1 report verified: everything fits")
 
 
 def test_the_filled_store_has_something_in_every_table(filled):
@@ -548,3 +548,11 @@ def test_read_with_verify_refuses_an_altered_episode(filled):
             store.episode(episode_id, verify=True)
         with pytest.raises(QueryError):
             store.episodes("nothing = 1")
+
+
+def test_numbers_are_written_with_their_nouns():
+    problem = Problem(None, "steps", None, "wrong")
+    one = Verification(1, 1, (problem,), ())
+    assert str(one) == "1 episode and 1 report verified: 1 problem\nsteps: wrong"
+    two = Verification(2, 0, (problem, problem), ())
+    assert str(two).startswith("2 episodes and 0 reports verified: 2 problems\n")
