@@ -8,19 +8,22 @@ follow from it, and is compared. `NOT_VERIFIED` lists what is neither.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 
+from envbench.changes.history import history_of
 from envbench.evidence.case import case_digest
 from envbench.evidence.digest import seal, state_hash
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import Source
 from envbench.store import reading, writing
+from envbench.store.changes import change_rows
 from envbench.store.errors import StoreError
 from envbench.store.untrusted import (
     our_columns,
@@ -37,7 +40,6 @@ NOT_VERIFIED = {
     "schema_info.created_by": "describes the file",
     "open_episodes.opened_at": "an episode that is being recorded has no seal yet",
     "open_episodes.header": "an episode that is being recorded has no seal yet",
-    "state_changes": "derived from states, and can be rebuilt from them",
     "frames.body": "a rendered text is shown and never judged",
     "frames.kind": "a rendered text is shown and never judged",
     "frames.step_index": "a rendered picture is shown and never judged; its bytes are verified",
@@ -133,6 +135,7 @@ def verify(store: Store) -> Verification:
             look.at_audit,
             look.at_blobs,
             look.at_episodes,
+            look.at_changes,
             look.at_reports,
             look.at_rows_of_no_episode,
         ):
@@ -440,6 +443,49 @@ class _Look:
         for episode_id, column in self.query(_ENVIRONMENTS_THAT_DIFFER):
             self.add("episodes", f"{column} is not that of its environment", episode_id)
 
+    def at_changes(self) -> None:
+        """The changes of each episode whose evidence fits, derived from its states anew."""
+        # from evidence that was altered other changes follow, and it is named already
+        altered = {problem.episode_id for problem in self.problems}
+        episodes = (
+            episode
+            for episode in reading.Episodes(cast("Store", self.snapshot))
+            if episode.episode_id not in altered
+        )
+        while batch := list(islice(episodes, _EPISODES_AT_ONCE)):
+            stored: dict[str, list[tuple[Any, ...]]] = {}
+            ids = [episode.episode_id for episode in batch]
+            for episode_id, *row in self.snapshot.execute(_CHANGES, [ids]).fetchall():
+                stored.setdefault(episode_id, []).append(tuple(row))
+            for episode in batch:
+                try:
+                    derived = [row[1:] for row in change_rows("", history_of(episode).changes())]
+                except Exception as error:  # an altered state is named by its digest
+                    message = f"cannot be derived from the states: {_one_line(error)}"
+                    self.add("state_changes", message, episode.episode_id)
+                    continue
+                expected = [tuple(map(_as_text, row)) for row in derived]
+                self._compare_changes(
+                    episode.episode_id, stored.get(episode.episode_id, []), expected
+                )
+
+    def _compare_changes(
+        self,
+        episode_id: str,
+        stored: list[tuple[Any, ...]],
+        expected: list[tuple[Any, ...]],
+    ) -> None:
+        there, derived = Counter(stored), Counter(expected)
+        for rows, what in ((derived - there, "missing or"), (there - derived, "not what follows")):
+            for step, _, path, *_ in list(rows)[:1]:
+                ending = "altered" if what == "missing or" else "from the states"
+                message = (
+                    f"the change of {path} is {what} {ending}"
+                    + (f", and {len(rows) - 1} more" if len(rows) > 1 else "")
+                    + ": rebuild_changes() derives them again"
+                )
+                self.add("state_changes", message, episode_id, step)
+
     def _compare_digests(
         self, episode_id: str, found: tuple[str, str], recorded: tuple[str, str]
     ) -> None:
@@ -558,6 +604,14 @@ WHERE e.final_state IS DISTINCT FROM s.body
 ORDER BY 1
 """
 
+_EPISODES_AT_ONCE = 100
+
+_CHANGES = """
+SELECT episode_id, step_index, since, path, op, before, after, restored_at, restored_after,
+    to_initial
+FROM state_changes WHERE episode_id IN (SELECT unnest(?))
+"""
+
 _HEAD_TEXTS = ("options", "initial_observation", "initial_info", "output", "errors", "extra")
 
 _TEXTS_WITH_ARRAYS = f"""
@@ -668,6 +722,10 @@ def _references(text: str) -> list[str]:
         return writing.array_references(text.encode())
     except ValueError:  # said by its digest
         return []
+
+
+def _as_text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _short(value: Any) -> str:

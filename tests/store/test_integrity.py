@@ -16,6 +16,7 @@ TABLES = (
     "episodes",
     "steps",
     "states",
+    "state_changes",
     "audit_events",
     "blobs",
     "reports",
