@@ -113,18 +113,29 @@ def compare_objects(
     before: dict[str, Json], after: dict[str, Json], keys: Keys, path: Path, emit: Emit
 ) -> None:
     """Compare two objects, or two rows of one key, member by member; see `compare`."""
+    found = 0
     for name, value in before.items():
         other = after.get(name, ABSENT)
-        if other is ABSENT:
+        found += other is not ABSENT
+        kind = type(value)
+        if kind in _EXACT and kind is type(other):
+            if value != other:
+                emit(Difference((*path, name), value, other))
+        elif other is ABSENT:
             emit(Difference((*path, name), value, ABSENT))
-        elif type(value) in (dict, list):
+        elif kind in (dict, list):
             if row_text(value) != row_text(other):
                 _compare(value, other, keys, (*path, name), emit)
         elif not _same(value, other):
             emit(Difference((*path, name), value, other))
-    for name, value in after.items():
-        if name not in before:
-            emit(Difference((*path, name), ABSENT, value))
+    if found < len(after):
+        for name, value in after.items():
+            if name not in before:
+                emit(Difference((*path, name), ABSENT, value))
+
+
+_EXACT = frozenset({str, int, bool, type(None)})
+"""Types of which equal values have one canonical form; 0.0 and -0.0 are equal and have two."""
 
 
 def _compare_lists(

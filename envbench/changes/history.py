@@ -6,12 +6,13 @@ A change waits for the value that was there before it, under its path, until tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from envbench.changes.diff import Difference, Value, normal
 from envbench.changes.parts import Part, compare_members, split_members, value_in
-from envbench.changes.paths import Path, pointer
+from envbench.changes.paths import Path, Segment, pointer
 from envbench.changes.tables import KeyBroken, Keys
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
@@ -125,9 +126,7 @@ class History:
         self._initial: dict[str, Part] = {}
         self._parts: dict[str, Part] = {}
         self._entries: list[_Entry] = []
-        self._waiting: dict[Path, dict[bytes | None, list[_Entry]]] = {}
-        # the paths that wait, by each path above them
-        self._waiting_below: dict[Path, set[Path]] = {}
+        self._places = _Place(())
 
     def _see_again(self, seen: list[tuple[int, Sections]]) -> None:
         """Start over, with the keys that are left, until none of them breaks."""
@@ -177,50 +176,44 @@ class History:
         assert self._last is not None
         if len(differences) > 1:
             differences.sort(key=lambda difference: pointer(difference.path))
-        entries = [_Entry(step, self._last, difference) for difference in differences]
-        for difference in differences:
-            self._restore(step, difference)
-        for entry in entries:
-            self._wait(entry)
-        self._entries += entries
+        places = [self._restore(step, difference) for difference in differences]
+        for place, difference in zip(places, differences, strict=True):
+            entry = _Entry(step, self._last, difference)
+            place.waiting.setdefault(_text(difference.before), []).append(entry)
+            self._entries.append(entry)
 
-    def _wait(self, entry: _Entry) -> None:
-        path = entry.difference.path
-        waiting = self._waiting.get(path)
-        if waiting is None:
-            waiting = self._waiting[path] = {}
-            for length in range(1, len(path)):
-                self._waiting_below.setdefault(path[:length], set()).add(path)
-        waiting.setdefault(entry.waits_for, []).append(entry)
+    def _restore(self, step: int, difference: Difference) -> _Place:
+        """Find the changes that are undone because a path has another value now.
 
-    def _restore(self, step: int, difference: Difference) -> None:
-        """Find the changes that are undone because this path has another value now."""
-        path = difference.path
-        if path in self._waiting:
-            self._settle(step, path, difference.after)
-        for length in range(len(path)):  # what stands above it has changed as a whole
-            if path[:length] in self._waiting:
-                self._settle(step, path[:length], self._value(path[:length]))
-        # it came or went with all below it
-        below = self._waiting_below.get(path, ()) if path else [at for at in self._waiting if at]
-        for at in list(below):
-            self._settle(step, at, self._value(at))
+        Returns:
+            The place of the path.
+        """
+        place = self._places
+        for segment in difference.path:
+            if (
+                place.waiting and place.waits_for_more
+            ):  # what stands above it has changed as a whole
+                self._settle(step, place, value_in(self._parts, place.path))
+            place = place.below(segment)
+        if place.waiting:
+            self._settle(step, place, difference.after)
+        for lower in place.all_below():  # they came or went with it
+            if lower.waiting:
+                self._settle(step, lower, value_in(self._parts, lower.path))
+        return place
 
-    def _settle(self, step: int, path: Path, value: Value) -> None:
-        """Mark the changes at a path that waited for the value it has now."""
-        waiting = self._waiting[path]
+    def _settle(self, step: int, place: _Place, value: Value) -> None:
+        """Mark the changes at a place that waited for the value it has now."""
         text = _text(value)
-        for entry in waiting.pop(text, ()):
+        undone = place.waiting.pop(text, None)
+        if undone is None:
+            return
+        if place.initial is _UNKNOWN:
+            place.initial = _text(value_in(self._initial, place.path))
+        for entry in undone:
             entry.restored_at = step
             entry.restored_after = self._last
-            entry.to_initial = text == _text(value_in(self._initial, path))
-        if not waiting:
-            del self._waiting[path]
-            for length in range(1, len(path)):
-                self._waiting_below[path[:length]].discard(path)
-
-    def _value(self, path: Path) -> Value:
-        return value_in(self._parts, path)
+            entry.to_initial = text == place.initial
 
 
 def sections_of(state: Json) -> dict[str, bytes]:
@@ -281,6 +274,46 @@ def diff(
     return derive([(0, canonical(before)), (1, canonical(after))], row_keys).changes()
 
 
+class _Place:
+    """A path at which something changed, and the changes there that may yet be restored.
+
+    Attributes:
+        path: where.
+        waiting: changes by the form of the value that was there before them.
+        initial: the form of the value that was there at first, once that was asked for.
+        places: the places one segment below.
+    """
+
+    __slots__ = ("initial", "path", "places", "waiting")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.waiting: dict[bytes | None, list[_Entry]] = {}
+        self.initial: Any = _UNKNOWN
+        self.places: dict[Segment, _Place] = {}
+
+    def below(self, segment: Segment) -> _Place:
+        """The place of a segment below this one; made when it is not there."""
+        place = self.places.get(segment)
+        if place is None:
+            place = self.places[segment] = _Place((*self.path, segment))
+        return place
+
+    def all_below(self) -> Iterator[_Place]:
+        """Every place below this one."""
+        for place in self.places.values():
+            yield place
+            yield from place.all_below()
+
+    @property
+    def waits_for_more(self) -> bool:
+        """Whether a change here waits for an object or a list: for what has something below it."""
+        return any(text is not None and text[:1] in b"{[" for text in self.waiting)
+
+
+_UNKNOWN = object()
+
+
 @dataclass(slots=True)
 class _Entry:
     """A change that may yet be restored."""
@@ -288,13 +321,9 @@ class _Entry:
     step: int
     since: int
     difference: Difference
-    waits_for: bytes | None = field(init=False)
     restored_at: int | None = None
     restored_after: int | None = None
     to_initial: bool | None = None
-
-    def __post_init__(self) -> None:
-        self.waits_for = _text(self.difference.before)
 
     def change(self) -> Change:
         return Change(

@@ -34,7 +34,7 @@ Texts = Mapping[str, bytes]
 LARGE = 1_000
 """Objects of more bytes are compared member by member as text."""
 
-NEAR = 32
+NEAR = 128
 """To how many bytes the place is found where two texts begin to differ."""
 
 
