@@ -80,7 +80,7 @@ __all__ = [
 _PACKAGES = {
     "evidence": ("EpisodeEvidence", "EvalCase"),
     "changes": (
-            "AllowOnly",
+        "AllowOnly",
         "AppendOnly",
         "Change",
         "Forbid",

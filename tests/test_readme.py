@@ -23,6 +23,12 @@ def command_ending_in(end: str) -> str:
     return lines[0]
 
 
+# What the README's rules find in its own example.
+BROKEN = (
+    'step 1: /vendors/vendor_id="V-1"/account: "DE01" → "GB99", back at step 3'
+    ' (Forbid("/vendors/**")), and 1 more'
+)
+
 MAIN_JOB = command_ending_in("envbench demo")
 ALL_CHECKS = command_ending_in("tests/run_all.py")
 
@@ -64,11 +70,10 @@ def test_the_readmes_code_runs_as_one_program(
     assert capsys.readouterr().out.splitlines() == [
         "terminated [0, 4, 8, 9, 10, 14, 15]",
         "accept",
-        '1 /vendors/vendor_id="V-1"/account DE01 → GB99 restored at 3',
-        "2 /postings/id=1 ABSENT → {'cents': 500, 'id': 1} restored at None",
-        '3 /vendors/vendor_id="V-1"/account GB99 → DE01 restored at None',
-        'step 1: /vendors/vendor_id="V-1"/account: "DE01" → "GB99", back at step 3'
-        ' (Forbid("/vendors/**")), and 1 more',
+        'step 1: /vendors/vendor_id="V-1"/account: DE01 → GB99, back at step 3',
+        "step 2: /postings/id=1: ABSENT → {'cents': 500, 'id': 1}",
+        'step 3: /vendors/vendor_id="V-1"/account: GB99 → DE01',
+        BROKEN,
         "3 episodes",
     ]
 
