@@ -122,18 +122,8 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Forbid(Rule):
-    """No change at a path, below it, or above it where it touches what the path names.
-
-    Args:
-        path: pattern such as ``/vendors/**`` or ``/invoices/*/amount``.
-        ops: only changes of these kinds; all by default.
-        allow_missing: a path that never existed is no reason to doubt.
-
-    Raises:
-        TypeError: when an argument is of the wrong type.
-        ValueError: when the path or an op is none.
-    """
+class PathRule(Rule):
+    """A rule about one path; see `Forbid`, `AppendOnly` and `Only` for the arguments."""
 
     path: str
     ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
@@ -148,16 +138,31 @@ class Forbid(Rule):
         """The path."""
         return (self.path,)
 
+    def to_dict(self) -> dict[str, Json]:
+        """The rule as portable JSON."""
+        return _to_dict(type(self).__name__, [self.path], self.ops, self.allow_missing)
+
+    def __str__(self) -> str:
+        return _text(type(self).__name__, (self.path,), self.ops)
+
+
+@dataclass(frozen=True, slots=True)
+class Forbid(PathRule):
+    """No change at a path, below it, or above it where it touches what the path names.
+
+    Args:
+        path: pattern such as ``/vendors/**`` or ``/invoices/*/amount``.
+        ops: only changes of these kinds; all by default.
+        allow_missing: a path that never existed is no reason to doubt.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when the path or an op is none.
+    """
+
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change is of a forbidden kind and meets the path."""
         return _meets(self.path, self.ops, touch, context.keys)
-
-    def to_dict(self) -> dict[str, Json]:
-        """The rule as portable JSON."""
-        return _to_dict("Forbid", [self.path], self.ops, self.allow_missing)
-
-    def __str__(self) -> str:
-        return _text("Forbid", (self.path,), self.ops)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -222,7 +227,7 @@ class AllowOnly(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendOnly(Rule):
+class AppendOnly(PathRule):
     """A table in which no row is edited or removed, or a list of which the old is a prefix.
 
     Rows that were added during the episode may not be edited or removed either.
@@ -236,19 +241,6 @@ class AppendOnly(Rule):
         TypeError: when an argument is of the wrong type.
         ValueError: when the path or an op is none.
     """
-
-    path: str
-    ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
-    allow_missing: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        split_pattern(self.path)
-        object.__setattr__(self, "ops", _ops(self.ops))
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The path."""
-        return (self.path,)
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change meets the table otherwise than by adding to it."""
@@ -277,16 +269,9 @@ class AppendOnly(Rule):
             touch.before is ABSENT or (_is_counted(touch.path) and touch.ops == _ADDED)
         )
 
-    def to_dict(self) -> dict[str, Json]:
-        """The rule as portable JSON."""
-        return _to_dict("AppendOnly", [self.path], self.ops, self.allow_missing)
-
-    def __str__(self) -> str:
-        return _text("AppendOnly", (self.path,), self.ops)
-
 
 @dataclass(frozen=True, slots=True)
-class Only(Rule):
+class Only(PathRule):
     """A change only at steps whose action satisfies a condition.
 
     A change without an action, such as one seen only at the end, is a violation. A change that may
@@ -304,21 +289,12 @@ class Only(Rule):
         ValueError: when the path or an op is none.
     """
 
-    path: str
     when: Callable[[Step], bool] = field(kw_only=True)
-    ops: tuple[Op, ...] = field(default=OPS, kw_only=True)  # type: ignore[arg-type]
-    allow_missing: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        split_pattern(self.path)
+        PathRule.__post_init__(self)
         if not callable(self.when):
             raise TypeError(f"when must be callable, not {type(self.when).__name__}")
-        object.__setattr__(self, "ops", _ops(self.ops))
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The path."""
-        return (self.path,)
 
     def violated(self, touch: Touch, context: Context) -> bool | None:
         """Whether the change meets the path at a step whose action does not satisfy `when`."""
