@@ -56,6 +56,12 @@ class SpaceCodec:
         self.unfaithful = 0
         self._rebuilt = rebuild(self.description)
         self._kind = type(self._rebuilt).__name__ if self._rebuilt is not None else ""
+        # members that are plain ints, which an agent sends at every step
+        self._integers = (
+            range(int(self._rebuilt.start), int(self._rebuilt.start + self._rebuilt.n))
+            if self._kind == "Discrete"
+            else range(0)
+        )
 
     @classmethod
     def from_description(cls, description: Json) -> SpaceCodec:
@@ -105,8 +111,7 @@ class SpaceCodec:
         if self._kind == "Box" and _are_arrays(values, self._rebuilt.dtype, self._rebuilt.shape):
             return _outside_box(self._rebuilt, values)
         if self._kind == "Discrete" and _are_plain_integers(values, self._rebuilt.dtype):
-            low, high = int(self._rebuilt.start), int(self._rebuilt.start + self._rebuilt.n)
-            return [i for i, value in enumerate(values) if not low <= value < high]
+            return [i for i, value in enumerate(values) if int(value) not in self._integers]
         return [i for i, value in enumerate(values) if not self.contains(value)]
 
     def contains(self, value: Any) -> bool:
@@ -117,6 +122,8 @@ class SpaceCodec:
         fit. It is kept exactly, so nothing is gained by calling it a fault. A `contains` that
         raises says no.
         """
+        if type(value) is int and value in self._integers:
+            return True
         try:
             return self.space is None or _is_member(self.space, value)
         except Exception:
