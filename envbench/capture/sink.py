@@ -116,6 +116,7 @@ class Sink:
         self._ended: dict[str, tuple[float, Callable[[], None]]] = {}
         self._dropped: deque[list[str]] = deque()
         self._gone = 0
+        self.leaving = False
         self._failure: tuple[BaseException, list[Path]] | None = None
         # guards what follows; held while parts are encoded and written, taken before `_changed`
         self._keeping = threading.RLock()
@@ -605,7 +606,8 @@ def sink_for(target: Target | None) -> Sink:
     key = _key(chosen)
     with _SINKS_LOCK:
         for sink in _SINKS:
-            if sink.key == key and not sink.closed and not sink._forked:
+            taken = sink.closed or sink.leaving or sink._forked
+            if sink.key == key and not taken:
                 sink.users += 1
                 return sink
         sink = _open_sink(chosen, key)
@@ -625,8 +627,9 @@ def release(sink: Sink) -> None:
     """
     with _SINKS_LOCK:
         sink.users -= 1
-        last = sink.users <= sink._gone
-    if sink.closed or (last and sink.key[0] == "path"):
+        # from here on nobody else gets it: who records into the target now opens it anew
+        sink.leaving = sink.key[0] == "path" and sink.users <= sink._gone
+    if sink.closed or sink.leaving:
         sink.close()
     else:
         sink.flush()

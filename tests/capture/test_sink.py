@@ -17,7 +17,7 @@ from envbench.capture import sink as sinks
 from envbench.capture.encoder import EpisodeEncoder
 from envbench.capture.provenance import Provenance
 from envbench.capture.recorder import Header, Recorder
-from envbench.capture.sink import Sink, sink_for
+from envbench.capture.sink import Sink, release, sink_for
 from envbench.store import connect
 from envbench.store.errors import StoreClosed, StoreError, StoreWarning
 from envbench.store.spill import spill_folder, write_spill
@@ -662,3 +662,22 @@ def test_a_file_of_json_lines_that_is_closed_while_an_episode_is_recorded(tmp_pa
         env.close()
     sinks.release(sink_for(path))
     assert lines_of(path) == [("rl.step", 0), ("rl.step", 1), ("rl.episode", 2)]
+
+
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "rollouts.duckdb"])
+def test_a_sink_that_is_being_closed_is_given_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / name
+    first, given, close = sink_for(path), [], Sink.close
+
+    def close_as_another_thread_opens(self: Sink) -> None:
+        if not given:
+            given.append(sink_for(path))
+        close(self)
+
+    monkeypatch.setattr(Sink, "close", close_as_another_thread_opens)
+    release(first)
+    assert given[0] is not first
+    assert not given[0].closed
+    release(given[0])
