@@ -693,6 +693,7 @@ class TestProcess:
         assert piped.stderr.read() == ""
         assert piped.wait() == 130
 
+    @pytest.mark.slow
     def test_an_interrupt_in_the_middle_of_a_query_is_quiet(self, files: Files) -> None:
         query = "SELECT sum(a.range * b.range % 7) FROM range(10000000) a, range(10000000) b"
         with subprocess.Popen(
@@ -704,7 +705,10 @@ class TestProcess:
             while running.poll() is None and not is_past_its_imports(running.pid):
                 time.sleep(0.05)
             running.send_signal(signal.SIGINT)
-            out, err = running.communicate(timeout=60)
+            try:
+                out, err = running.communicate(timeout=60)
+            finally:
+                running.kill()
         assert (running.returncode, out, err) == (130, "", "")
 
 
