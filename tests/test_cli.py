@@ -693,10 +693,6 @@ class TestProcess:
         assert piped.stderr.read() == ""
         assert piped.wait() == 130
 
-    @pytest.mark.slow
-    @pytest.mark.xfail(
-        strict=False, reason="a fault: some interrupts leave the query's process asleep"
-    )
     def test_an_interrupt_in_the_middle_of_a_query_is_quiet(self, files: Files) -> None:
         query = "SELECT sum(a.range * b.range % 7) FROM range(10000000) a, range(10000000) b"
         with subprocess.Popen(

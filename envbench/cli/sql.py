@@ -36,10 +36,15 @@ def sql(
     """
     if as_json and as_csv:
         raise BadInput("--json and --csv exclude each other")
+    from envbench.store.interrupts import interruptible
     from envbench.store.statements import READ_ONLY, require_reading
 
-    with opened_store(store) as opened, _refusing_sql():
-        cursor = opened.cursor()
+    with (
+        opened_store(store) as opened,
+        _refusing_sql(),
+        opened.cursor() as cursor,
+        interruptible(cursor),
+    ):
         require_reading(cursor, query)
         cursor.execute(READ_ONLY).fetchall()
         cursor.execute(query)

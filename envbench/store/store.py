@@ -16,6 +16,7 @@ import duckdb
 from envbench.store import connection, untrusted
 from envbench.store.connection import Connection, Target
 from envbench.store.errors import QueryError, StoreClosed, StoreError, StoreWarning
+from envbench.store.interrupts import interruptible
 from envbench.store.messages import explain
 from envbench.store.result import Result
 from envbench.store.statements import READ_ONLY, require_reading
@@ -148,7 +149,7 @@ class Store:
                 f"params must be a sequence or a mapping of values, not {type(params).__name__}"
             )
         self._settle()
-        with self.cursor() as cursor:
+        with self.cursor() as cursor, interruptible(cursor):
             try:
                 require_reading(cursor, query)
                 cursor.execute(READ_ONLY).fetchall()
