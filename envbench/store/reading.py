@@ -58,6 +58,12 @@ def episode(store: Store, episode_id: str, *, verify: bool = False) -> EpisodeEv
     return found
 
 
+def store_of(episode: EpisodeEvidence) -> Store | None:
+    """The store that an episode was read from; None for one that was captured or read from JSON."""
+    source = episode._source
+    return source.store if isinstance(source, _StoreSource) else None
+
+
 class Episodes:
     """The sealed episodes of a store in order of recording, read lazily; it has a length.
 
@@ -347,6 +353,10 @@ class _StoreSource:
         self._batch = batch
         self._row = row
         self._states: dict[str, bytes] = {}
+
+    @property
+    def store(self) -> Store:
+        return self._batch.store
 
     @property
     def initial_state(self) -> str | None:

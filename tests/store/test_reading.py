@@ -1,8 +1,11 @@
 """Reading: as little as is asked for, in order, and never more than was kept."""
 
+import gymnasium
 import numpy as np
 import pytest
 
+from envbench.capture import capture_episode
+from envbench.evidence import EvalCase
 from envbench.store import QueryError, Store, StoreError, connect, reading
 from envbench.store.connection import open_store
 from envbench.store.writing import write_parts
@@ -273,3 +276,22 @@ def test_two_connections_see_what_was_committed(tmp_path, record_parts):
     with connect(path) as writer, connect(path) as reader:
         write(writer, *record_parts(2))
         assert len(reader.episodes()) == 1
+
+
+def test_an_episode_tells_the_store_it_was_read_from(store):
+    def interact(env, observation, info):
+        env.step(0)
+
+    captured = capture_episode(
+        lambda: gymnasium.make("CartPole-v1"),
+        interact,
+        case=EvalCase("Balance", case_id="balance", expects="either"),
+        environment_id="cartpole",
+        observer_id="none",
+        observe=dict,
+        seed=1,
+        max_steps=1,
+    )
+    store.add(captured)
+    assert reading.store_of(captured) is None
+    assert reading.store_of(store.episode(captured.episode_id)) is store
