@@ -114,7 +114,6 @@ class EpisodeEncoder:
         if reset is not None and reset.result is not NOTHING:
             initial = self._encode_reset(reset.result, found, part)
         case = header.case.to_dict()
-        provenance = header.provenance
         self._head = {
             **header.environment_head,
             "capture_steps": canonical(header.capture_steps),
@@ -126,17 +125,7 @@ class EpisodeEncoder:
             "max_steps": canonical(header.max_steps),
             "observer_id": canonical(header.observer_id),
             "options": encode(header.options, found, "/options"),
-            "provenance": canonical(
-                {
-                    "agent_id": provenance.agent_id,
-                    "environment_version": provenance.environment_version,
-                    "environment_fingerprint": None,
-                    "run_id": provenance.run_id,
-                    "repeat": provenance.repeat,
-                    "previous": provenance.previous,
-                    "labels": dict(provenance.labels),
-                }
-            ),
+            "provenance": _provenance_text(header),
             "recorded_at": canonical(header.recorded_at.isoformat(timespec="microseconds")),
             "row_keys": canonical(None if header.row_keys is None else dict(header.row_keys)),
             "schema": canonical(SCHEMA),
@@ -378,6 +367,7 @@ class EpisodeEncoder:
             "errors": b"[%b]" % b",".join(self._errors),
             "issues": canonical(self._issues + self._history.keys.issues),
             "output": output,
+            "provenance": _provenance_text(self.header),
             "reset": canonical(self._reset_times),
             "row_keys": b"null" if self.header.observer_id is None else canonical(row_keys),
             "termination": canonical({"terminated": raw.terminated, "truncated": raw.truncated}),
@@ -389,6 +379,21 @@ class EpisodeEncoder:
 
     def _moment(self, nanoseconds: int | None) -> int | None:
         return None if nanoseconds is None else (self.header.epoch_ns + nanoseconds) // 1000
+
+
+def _provenance_text(header: Header) -> bytes:
+    provenance = header.provenance
+    return canonical(
+        {
+            "agent_id": provenance.agent_id,
+            "environment_version": provenance.environment_version,
+            "environment_fingerprint": header.environment_fingerprint,
+            "run_id": provenance.run_id,
+            "repeat": provenance.repeat,
+            "previous": provenance.previous,
+            "labels": dict(provenance.labels),
+        }
+    )
 
 
 def gather(parts: list[EpisodePart]) -> EncodedEpisode:

@@ -136,6 +136,8 @@ class Header:
     """What is known of an episode before its reset.
 
     Attributes:
+        provenance: may be replaced until the episode is sealed, by one with further labels.
+        environment_fingerprint: digest of what the environment does, where it can tell.
         closes: whether closing the environment belongs to the episode.
         epoch_ns: what the recorder's clock is behind the nanoseconds since 1970 UTC.
     """
@@ -152,6 +154,7 @@ class Header:
     audited: bool
     capture_steps: bool
     closes: bool
+    environment_fingerprint: str | None = None
     max_obs_chars: int | None = None
     max_action_chars: int | None = None
     episode_id: str = field(default_factory=new_id)

@@ -6,6 +6,10 @@ the recorded description; a sample that does not come back the same (an empty `T
 `Box`, a float64 in a float32 `Box`, a space of the user's own class) is kept as
 ``{"$envbench": "sample", "value": …}`` in tagged form instead. Arrays of more than 1,024 elements
 are kept as bytes beside the JSON, in the batch's shape.
+
+A space that has a method ``describe_portable`` has samples that are portable JSON, or values in
+tagged form that stand for themselves: a batch is the list of them, and its description is all that
+a reader needs.
 """
 
 from __future__ import annotations
@@ -133,6 +137,11 @@ class SpaceCodec:
         if self._rebuilt is not None:
             found = Encoding()
             try:
+                if self._kind == "_Portable":
+                    form = tag([value], found)
+                    if not found.problems:
+                        into.arrays.update(found.arrays)
+                        return canonical(form)
                 form = _to_jsonable(self._rebuilt, [value], found)
                 text = canonical(form)
                 (back,) = self._rebuilt.from_jsonable(decode(form, found.arrays))
@@ -151,6 +160,8 @@ def describe(space: gymnasium.Space[Any] | None) -> Json:
     if space is None:
         return None
     kind = type(space)
+    if kind is _Portable:
+        return space.description  # type: ignore[attr-defined]
     try:
         text = repr(space)
     except Exception as error:
@@ -160,6 +171,8 @@ def describe(space: gymnasium.Space[Any] | None) -> Json:
     description: dict[str, Json] = {"type": name, "repr": text}
     if arguments is not None:
         description |= arguments(space)
+    elif hasattr(kind, "describe_portable"):
+        description["portable"] = space.describe_portable()  # type: ignore[attr-defined]
     return description
 
 
@@ -173,7 +186,7 @@ def rebuild(description: Json) -> Any:
         return None
     build = _BUILDERS.get(description["type"])
     if build is None:
-        return None
+        return _Portable(description) if "portable" in description else None
     try:
         return build(description)
     except _Opaque:
@@ -181,6 +194,26 @@ def rebuild(description: Json) -> Any:
     except Exception as error:
         message = f"{type(error).__name__}: {describe_error(error)}"
         raise ValueError(f"malformed description of a space: {message}") from None
+
+
+class _Portable:
+    """Stands for a space whose samples stand for themselves, where only its description is left."""
+
+    def __init__(self, description: Json) -> None:
+        self.description = description
+
+    def __repr__(self) -> str:
+        return str(self.description["repr"])
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is a sample: nobody but the space itself can tell."""
+        return True
+
+    def to_jsonable(self, samples: Sequence[Any]) -> list[Any]:
+        """The samples."""
+        return list(samples)
+
+    from_jsonable = to_jsonable
 
 
 class _Opaque(Exception):
@@ -241,7 +274,7 @@ _ARGUMENTS: dict[str, Callable[[Any], dict[str, Json]]] = {
 
 def _part(description: Json) -> Any:
     space = rebuild(description)
-    if space is None:
+    if space is None or type(space) is _Portable:  # Gymnasium's own are made of spaces only
         raise _Opaque
     return space
 

@@ -6,6 +6,9 @@ the user's that has that key, or a key that is not text, is written as a list of
 
 Numeric arrays of more than 1,024 elements are kept beside the JSON as bytes and enter it by dtype,
 shape and SHA-256.
+
+A class with a method ``__evidence__`` says itself what is kept of its values: what it returns
+stands in their place, without the class's name.
 """
 
 from __future__ import annotations
@@ -510,6 +513,9 @@ class _Tagger:
 
     def _tag_named(self, value: Any, place: str, above: tuple[int, ...]) -> Json:
         kind = type(value)
+        says = getattr(kind, "__evidence__", None)
+        if says is not None:  # a class that says what evidence keeps of its values
+            return self.tag(says(value), place, above)
         name, attributes = None, None
         if kind is Named:
             named, content, name, attributes = (

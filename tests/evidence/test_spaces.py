@@ -421,3 +421,52 @@ def test_json_that_is_no_sample_is_refused(space: Space[Any] | None, form: Any) 
 def test_a_malformed_description_is_refused(description: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="malformed description of a space"):
         SpaceCodec.from_description(description)
+
+
+class Calls(Space[Any]):
+    """A space whose samples are portable JSON."""
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, dict)
+
+    def describe_portable(self) -> Any:
+        return {"tools": ["pay"]}
+
+    def __repr__(self) -> str:
+        return "Calls(pay)"
+
+
+def test_samples_of_a_portable_space_stand_for_themselves() -> None:
+    codec = SpaceCodec(Calls())
+    call = {"name": "pay", "arguments": {"when": math.nan, "cents": 2**70}}
+    (text,) = codec.encode([call], Encoding())
+    assert text == (
+        b'[{"arguments":{"cents":1180591620717411303424,"when":{"$envbench":"float","value":"nan"}},'
+        b'"name":"pay"}]'
+    )
+    assert (codec.unfaithful, codec.description["portable"]) == (0, {"tools": ["pay"]})
+    reader = SpaceCodec.from_description(codec.description)
+    assert canonical(reader.decode(parse(text))["arguments"]["cents"]) == b"1180591620717411303424"
+    assert (codec.contains(3), reader.contains(3)) == (False, True)
+
+
+def test_a_large_array_in_a_portable_sample_is_kept_beside_it() -> None:
+    codec, found = SpaceCodec(Calls()), Encoding()
+    image = np.arange(2_000, dtype=np.uint16)
+    (text,) = codec.encode([{"image": image}], found)
+    assert list(found.arrays.values()) == [image.tobytes()]
+    back = SpaceCodec.from_description(codec.description).decode(parse(text), found.arrays)
+    assert is_same(back["image"], image)
+
+
+def test_what_a_portable_space_cannot_keep_is_missing() -> None:
+    codec, found = SpaceCodec(Calls()), Encoding()
+    (text,) = codec.encode([{"a": print}], found, "/action")
+    assert isinstance(codec.decode(parse(text))["a"], Missing)
+    assert [problem.place for problem in found.problems] == ["/action/a"]
+
+
+def test_a_portable_space_inside_another_is_kept_in_tagged_form() -> None:
+    codec = SpaceCodec(Dict({"call": Calls()}))
+    (text,) = codec.encode([{"call": {"name": "pay"}}], Encoding())
+    assert parse(text) == {"$envbench": "sample", "value": {"call": {"name": "pay"}}}

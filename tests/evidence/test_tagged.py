@@ -707,3 +707,33 @@ def test_what_cannot_be_kept_is_a_plain_value_error(value: Any, message: str) ->
             refusing(value)
         assert type(caught.value) is ValueError
         assert caught.value.__suppress_context__
+
+
+class Answered:
+    """Says itself what evidence keeps of it: all but the secret."""
+
+    def __init__(self, said: Any) -> None:
+        self.said = said
+        self.secret = "4711"
+
+    def __evidence__(self) -> dict[str, Any]:
+        return {"said": self.said}
+
+
+def test_a_class_may_say_what_is_kept_of_its_values() -> None:
+    assert tagged.encode([Answered({1, 2})]) == (b'[{"said":{"$envbench":"set","items":[1,2]}}]')
+    found = Encoding()
+    assert tagged.tag({"a": Answered(threading.Lock())}, found)["a"]["said"]["type"] == (
+        "_thread.lock"
+    )
+    assert found.problems[0].place == "/a/said"
+
+
+def test_a_value_that_fails_to_say_what_is_kept_is_missing() -> None:
+    class Broken:
+        def __evidence__(self) -> Any:
+            raise OSError("gone")
+
+    found = Encoding()
+    decoded = tagged.decode(tagged.tag(Broken(), found))
+    assert decoded.reason == "reading it raised OSError: gone"
