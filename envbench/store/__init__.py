@@ -15,7 +15,7 @@ from envbench.store.errors import (
     StoreWarning,
 )
 from envbench.store.result import Result
-from envbench.store.store import Store, connect
+from envbench.store.store import Store, connect, open_stores
 
 __all__ = [
     "NotAStore",
@@ -31,4 +31,5 @@ __all__ = [
     "StoreTooOld",
     "StoreWarning",
     "connect",
+    "open_stores",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 import weakref
@@ -78,6 +79,13 @@ def connect(
 
 
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
+_NUMBERS = itertools.count()
+
+
+def open_stores() -> list[Store]:
+    """The stores that are open in this process, in the order in which they were connected."""
+    found = [store for store in list(_STORES) if store.is_open]
+    return sorted(found, key=lambda store: store._number)
 
 
 class Store:
@@ -92,6 +100,7 @@ class Store:
     def __init__(self, opened: Connection) -> None:
         self._opened = opened
         self._closed = False
+        self._number = next(_NUMBERS)
         self.writer: Writer | None = None
         _STORES.add(self)
 
@@ -109,6 +118,11 @@ class Store:
     def trusted(self) -> bool:
         """Whether the file's own definitions (views, macros) are used."""
         return self._opened.trusted
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used: not closed, and opened by this process."""
+        return not self._closed and self._opened.process == os.getpid()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A fresh cursor for one operation, on which the tables are found by their bare names.

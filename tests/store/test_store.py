@@ -463,3 +463,18 @@ def test_a_file_deleted_under_an_open_store_is_told_and_can_be_saved(tmp_path, r
     with connect(tmp_path / "saved.duckdb", read_only=True) as saved:
         rows = saved.sql("SELECT decision_id FROM decisions ORDER BY 1").fetchall()
         assert rows == [("after",), ("before",)]
+
+
+def test_open_stores_stand_in_the_order_of_connecting(tmp_path):
+    from envbench.store import open_stores
+
+    before = open_stores()
+    with connect(tmp_path / "a.duckdb") as a, connect(":memory:") as b:
+        assert open_stores() == [*before, a, b]
+        a.close()
+        assert open_stores() == [*before, b]
+        with connect(tmp_path / "a.duckdb") as again:
+            assert open_stores() == [*before, b, again]
+        assert b.is_open
+    assert not b.is_open
+    assert open_stores() == before
