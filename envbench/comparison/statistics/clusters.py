@@ -150,8 +150,8 @@ def cluster_test(
     scaled = given / scale
     difference = math.fsum(scaled) / number * scale
     if number == 1:
-        note = "all pairs are of one cluster: no p and no interval can be had from it"
-        return ClusterResult(1, difference, None, None, None, "", note)
+        alone = "all pairs are of one cluster: no p and no interval can be had from it"
+        return ClusterResult(1, difference, None, None, None, "", alone)
     flips = _sign_flips(scaled)
     note: str | None = None
     if np.ptp(scaled) <= SAME:

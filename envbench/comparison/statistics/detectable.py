@@ -41,8 +41,8 @@ def smallest_effect(
         power: the chance with which it is to be shown.
 
     Returns:
-        The difference of the pass rates, above 0 and at most 1; None when so few pairs cannot
-        show anything, not even a difference of 1.
+        The difference of the pass rates, from 0 to 1; None when so few pairs cannot show anything,
+        not even a difference of 1.
 
     Raises:
         TypeError, ValueError: when an argument is none of these.
@@ -79,8 +79,8 @@ def smallest_cluster_effect(
         power: the chance with which it is to be shown.
 
     Returns:
-        The mean difference, above 0 and at most 1; None when so few clusters cannot show
-        anything, and with fewer than two.
+        The mean difference, from 0 to 1; None when so few clusters cannot show anything, and with
+        fewer than two.
 
     Raises:
         TypeError, ValueError: when an argument is none of these.
@@ -123,8 +123,6 @@ def discordance_bound(pairs: int, confidence: float = 0.95) -> float | None:
 
 def _smallest(pairs: int, discordant: float, alpha: float, power: float) -> float | None:
     alpha, power = probability("alpha", alpha), probability("power", power)
-    if alpha >= power:
-        raise ValueError(f"alpha must be below power, and {alpha} is not below {power}")
 
     from scipy.optimize import brentq
     from scipy.special import betaincinv
@@ -145,6 +143,8 @@ def _smallest(pairs: int, discordant: float, alpha: float, power: float) -> floa
     def lacking(difference: float) -> float:
         return power - _power(discordances, chances, needed, difference / rate)
 
+    if lacking(0.0) <= 0:  # with an alpha about as large as the power
+        return 0.0
     return float(brentq(lacking, 0.0, rate, xtol=1e-12, rtol=1e-9))
 
 
