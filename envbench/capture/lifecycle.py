@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -95,11 +96,45 @@ def capture_episode(
     header.provenance = with_run(provenance)
     header.row_keys = _row_keys(row_keys)
     header.audited = audit is not None
+    run = Run(factory, interact, options, exposed)
+    return record_episode(header, run, observe=observe, audit=audit, store=store)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is run in an episode.
+
+    Attributes:
+        factory: makes the environment.
+        interact: the agent.
+        options: given to `reset`.
+        expose: names of attributes of the environment that the agent may use.
+        conclude: called with the recorder and the ending before the episode is sealed.
+        swallowed: takes up the exceptions that are recorded and not raised.
+    """
+
+    factory: Callable[[], Any]
+    interact: Interact
+    options: dict[str, Any] | None = None
+    expose: tuple[str, ...] = ()
+    conclude: Callable[[Recorder, str], None] | None = None
+    swallowed: list[Exception] = field(default_factory=list)
+
+
+def record_episode(
+    header: Header,
+    run: Run,
+    *,
+    observe: Observe,
+    audit: Audit | None = None,
+    store: Target | None = None,
+) -> EpisodeEvidence:
+    """Record one episode from arguments that were checked; see `capture_episode`."""
     keeping = _Keeping(header, store)
     recorder = Recorder(header, keeping.take, observe, audit)
     keeping.watch(recorder)
     try:
-        _run(recorder, _Run(factory, interact, options, exposed))
+        _run(recorder, run)
     except BaseException as error:
         failure = keeping.commit()
         if failure is not None:
@@ -211,23 +246,13 @@ class _Keeping:
         return EpisodeEvidence(gather(self._parts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the caller gave to be run."""
-
-    factory: Callable[[], Any]
-    interact: Interact
-    options: dict[str, Any] | None
-    expose: tuple[str, ...]
-
-
-def _run(recorder: Recorder, run: _Run) -> None:
+def _run(recorder: Recorder, run: Run) -> None:
     """Run the episode to its end, whatever happens, and finish the record."""
     env, output, crashed = None, None, False
     # KeyboardInterrupt, SystemExit: they go on when everything is kept
     interruption: BaseException | None = None
     try:
-        env = _make(recorder, run.factory)
+        env = _make(recorder, run)
         if env is not None:
             output, crashed = _interact(recorder, env, run)
     except BaseException as error:
@@ -239,7 +264,8 @@ def _run(recorder: Recorder, run: _Run) -> None:
         except BaseException as error:
             interruption = interruption or error
         try:
-            _close(recorder, env, cleanup)
+            if recorder.header.closes:
+                _close(recorder, env, cleanup, run)
         except BaseException as error:
             interruption = interruption or error
     if interruption is not None:
@@ -248,15 +274,18 @@ def _run(recorder: Recorder, run: _Run) -> None:
         ending = "error"
     else:
         ending = _ending(recorder, crashed)
-    recorder.finish(ending, state=state, output=output, cleanup=cleanup)
+    if run.conclude is not None:
+        run.conclude(recorder, ending)
+    closing = cleanup if recorder.header.closes else None
+    recorder.finish(ending, state=state, output=output, cleanup=closing)
     if interruption is not None:
         raise interruption
 
 
-def _make(recorder: Recorder, factory: Callable[[], Any]) -> Any:
+def _make(recorder: Recorder, run: Run) -> Any:
     """Make the environment; None when that failed."""
     try:
-        env = factory()
+        env = run.factory()
         for name in ("reset", "step", "close"):
             if not callable(getattr(env, name, None)):
                 raise TypeError(f"the factory returned {type(env).__name__}, which has no {name}()")
@@ -264,33 +293,36 @@ def _make(recorder: Recorder, factory: Callable[[], Any]) -> Any:
         recorder.error("setup", error)
         if not isinstance(error, Exception):
             raise
+        run.swallowed.append(error)
         return None
     recorder.header.surroundings = Surroundings(env, recorder.header.environment_id)
     return env
 
 
-def _interact(recorder: Recorder, env: Any, run: _Run) -> tuple[str | None, bool]:
+def _interact(recorder: Recorder, env: Any, run: Run) -> tuple[str | None, bool]:
     """Reset the environment and let the agent act.
 
     Returns:
         The agent's answer, and whether something was raised.
     """
     header = recorder.header
-    assert header.max_steps is not None
+    max_steps = sys.maxsize if header.max_steps is None else header.max_steps
     try:
         result = recorder.reset(lambda: env.reset(seed=header.seed, options=run.options))
         observation, info = result
     except Exception as error:
         if not recorder.knows(error):  # what was returned is no pair: the encoder names it
             recorder.failed = True
+        run.swallowed.append(error)
         return None, True
     # a reset may be what makes the spaces
     assert header.surroundings is not None
     header.surroundings = surroundings = header.surroundings.of(env)
     try:
-        guarded = guard(env, recorder, surroundings, header.max_steps, run.expose)
+        guarded = guard(env, recorder, surroundings, max_steps, run.expose)
     except Exception as error:
         recorder.error("setup", error)
+        run.swallowed.append(error)
         return None, True
     try:
         output = run.interact(guarded, observation, info)
@@ -301,11 +333,12 @@ def _interact(recorder: Recorder, env: Any, run: _Run) -> tuple[str | None, bool
             recorder.error("interaction", error)
         if not isinstance(error, Exception):
             raise
+        run.swallowed.append(error)
         return None, True
     return output, False
 
 
-def _close(recorder: Recorder, env: Any, cleanup: dict[str, Any]) -> None:
+def _close(recorder: Recorder, env: Any, cleanup: dict[str, Any], run: Run) -> None:
     cleanup["attempted"] = True
     try:
         env.close()
@@ -313,6 +346,7 @@ def _close(recorder: Recorder, env: Any, cleanup: dict[str, Any]) -> None:
         cleanup["error"] = recorder.error("close", error)
         if not isinstance(error, Exception):
             raise
+        run.swallowed.append(error)
     else:
         cleanup["completed"] = True
 

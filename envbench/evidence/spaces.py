@@ -155,13 +155,13 @@ class SpaceCodec:
         return canonical({TAG: "sample", "value": tag(value, into, place)})
 
 
-def describe(space: gymnasium.Space[Any] | None) -> Json:
+def describe(space: gymnasium.Space[Any] | _Portable | None) -> Json:
     """Describe a space as portable JSON: its type, its repr, and the arguments to rebuild it."""
     if space is None:
         return None
     kind = type(space)
-    if kind is _Portable:
-        return space.description  # type: ignore[attr-defined]
+    if isinstance(space, _Portable):
+        return space.description
     try:
         text = repr(space)
     except Exception as error:
