@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from envbench.checks.report import Rate
 from envbench.comparison.outcomes import Outcomes, Word
 
 Verdict: TypeAlias = Literal[
@@ -59,6 +60,8 @@ class CheckComparison:
             one pair.
         total: all pairs with an episode on both sides, measured or not.
         clusters: how many sources (or cases, where no source is said) the measured pairs are of.
+        baseline_rate: how often the baseline's episodes passed, failed, …, of those compared.
+        candidate_rate: the same of the candidate's.
         table: how many pairs have each outcome of the baseline (first) and of the candidate; all
             24 combinations are there.
         broke: names of the pairs that passed and then failed; of a case compared by its mean, of
@@ -88,6 +91,8 @@ class CheckComparison:
     pairs: int
     total: int
     clusters: int
+    baseline_rate: Rate
+    candidate_rate: Rate
     table: Mapping[tuple[Word, Word], int]
     broke: tuple[str, ...]
     fixed: tuple[str, ...]

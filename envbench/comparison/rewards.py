@@ -1,0 +1,110 @@
+"""The reward beside the checks: its difference, and where it speaks against a check.
+
+Reward is what the environment paid, and success is what a check found. No verdict rests on the
+reward; it is shown because a version that pays more and does worse is a finding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from envbench.checks.lines import counted
+from envbench.comparison.measuring import Units
+from envbench.comparison.outcomes import FAILED, PASSED
+from envbench.comparison.pairing import Pairing
+from envbench.comparison.results import CheckComparison, Disagreement, RewardComparison
+from envbench.comparison.sides import Side
+from envbench.comparison.statistics import cluster_test
+from envbench.comparison.statistics.units import means_by
+
+
+def compare_rewards(
+    pairing: Pairing,
+    baseline: Side,
+    candidate: Side,
+    checks: Sequence[CheckComparison],
+    *,
+    alpha: float,
+    blocked: bool,
+) -> RewardComparison | None:
+    """The difference in return, and the pairs in which it disagrees with a check.
+
+    Returns:
+        None when the return of no episode could be looked up.
+    """
+    if baseline.rewards is None or candidate.rewards is None:
+        return None
+    units = Units.of(pairing)
+    before = _rewards(baseline.rewards, pairing.baseline)
+    after = _rewards(candidate.rewards, pairing.candidate)
+    known = [units.sums(np.isfinite(rewards)) for rewards in (before, after)]
+    sums = [units.sums(np.where(np.isfinite(rewards), rewards, 0)) for rewards in (before, after)]
+    measured = (known[0] > 0) & (known[1] > 0)
+    pairs = int(measured.sum())
+    note = ""
+    if pairs < len(units):
+        note = f"{len(units) - pairs} of {counted(len(units), 'pair')} without a finite return"
+    if not pairs:
+        return RewardComparison(0, len(units), None, None, None, None, (), note)
+    means = [sums[side][measured] / known[side][measured] for side in (0, 1)]
+    clusters = means_by(units.clusters[measured], means[1] - means[0])
+    interval = None
+    if not np.isfinite(clusters).all():
+        return RewardComparison(pairs, len(units), None, None, None, None, (), _TOO_LARGE)
+    if not blocked:
+        found = cluster_test(clusters, alpha=alpha)
+        interval = found.interval
+        note = "; ".join(filter(None, (note, found.note)))
+    return RewardComparison(
+        pairs=pairs,
+        total=len(units),
+        baseline_mean=float(means[0].mean()),
+        candidate_mean=float(means[1].mean()),
+        difference=float(clusters.mean()),
+        interval=interval,
+        disagreements=tuple(_disagreements(pairing, before, after, checks)),
+        note=note,
+    )
+
+
+_TOO_LARGE = "the returns are too large to be subtracted"
+
+
+def _rewards(rewards: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The return of one side, one entry a pair; NaN where there is no episode or no return."""
+    found = np.full(len(indices), np.nan)
+    found[indices >= 0] = rewards[indices[indices >= 0]]
+    return found
+
+
+def _disagreements(
+    pairing: Pairing, before: np.ndarray, after: np.ndarray, checks: Sequence[CheckComparison]
+) -> Iterator[Disagreement]:
+    """Pairs in which one side passed and the other failed, and the failed one earned no less."""
+    # the repeats of a case compared by its means are no pairs
+    means = set(pairing.case_means)
+    is_pair = pairing.matched & np.array(
+        [pair.seed is not None or pair.case_id not in means for pair in pairing.pairs], bool
+    )
+    for check in checks:
+        ours, theirs = check.outcomes.letters()
+        with np.errstate(invalid="ignore"):  # a comparison with NaN is False, as it should be
+            broke = (ours == PASSED) & (theirs == FAILED) & (after >= before)
+            fixed = (ours == FAILED) & (theirs == PASSED) & (before >= after)
+        for index in np.flatnonzero(is_pair & (broke | fixed)).tolist():
+            pair = pairing.pairs[index]
+            assert pair.baseline is not None
+            assert pair.candidate is not None
+            if not np.isfinite(before[index]) or not np.isfinite(after[index]):
+                continue
+            yield Disagreement(
+                check=check.name,
+                name=pairing.names[index],
+                baseline=pair.baseline,
+                candidate=pair.candidate,
+                baseline_passed=bool(broke[index]),
+                baseline_reward=float(before[index]),
+                candidate_reward=float(after[index]),
+            )
