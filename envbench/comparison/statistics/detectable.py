@@ -65,13 +65,16 @@ def smallest_effect(
 def smallest_cluster_effect(
     differences: Sequence[float] | NDArray[np.float64], *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """The smallest true difference that `cluster_test` would have shown, about.
+    """The smallest true difference that `cluster_test` would have shown, roughly.
 
-    The clusters are taken as so many pairs, of which some are discordant, each by the same amount:
-    as many and by as much as gives the sum and the sum of squares of the differences seen. For
-    differences of −1, 0 and 1 this is `smallest_effect`. That the sizes of differences vary helps
-    the test, so what is given errs to the large side: see
-    `docs/decisions/comparison-statistics.md` for what was measured.
+    The larger of two answers. By signs: the clusters are so many pairs, of which some are
+    discordant, each by the same amount; as many and by as much as gives the sum and the sum of
+    squares of the differences seen. For differences of −1, 0 and 1 that is `smallest_effect`. By
+    spread: the paired t-test's, at the standard deviation seen.
+
+    Both take it that a difference would be spread over the clusters as the noise is. One that a few
+    clusters carry alone needs to be larger: see `docs/decisions/comparison-statistics.md` for the
+    power that was measured.
 
     Args:
         differences: mean difference of each cluster, from −1 to 1.
@@ -86,21 +89,26 @@ def smallest_cluster_effect(
         TypeError, ValueError: when an argument is none of these.
 
     Example:
-        >>> smallest_cluster_effect([1, -1] * 10 + [0] * 80) == smallest_effect(100, 20)
+        >>> smallest_cluster_effect([0.25, -0.25, 0, 0.5, -0.5]) is None
         True
+        >>> round(smallest_cluster_effect([0.25, -0.25, 0, 0.5, -0.5, 0.25, -0.25, 0]), 3)
+        0.377
     """
-    sizes = np.abs(finite("differences", differences))
-    if len(sizes) and sizes.max() > 1:
-        raise ValueError(f"differences must be from -1 to 1, and one is of size {sizes.max()}")
-    if len(sizes) < 2:
+    given = finite("differences", differences)
+    sizes = np.abs(given)
+    largest = float(sizes.max(initial=0.0))
+    if largest > 1:
+        raise ValueError(f"differences must be from -1 to 1, and one is of size {largest}")
+    if len(given) < 2:
         return None
-    largest = float(sizes.max())
     if largest == 0:
-        return _smallest(len(sizes), 0, alpha, power)
+        return _smallest(len(given), 0, alpha, power)
     shares = sizes / largest
     total, squares = math.fsum(shares), math.fsum(shares**2)
-    found = _smallest(len(sizes), total * total / squares, alpha, power)
-    return None if found is None else found * (squares / total) * largest
+    by_signs = _smallest(len(given), total * total / squares, alpha, power)
+    if by_signs is None:
+        return None
+    return min(1.0, max(by_signs * squares / total * largest, _by_spread(given, alpha, power)))
 
 
 def discordance_bound(pairs: int, confidence: float = 0.95) -> float | None:
@@ -146,6 +154,15 @@ def _smallest(pairs: int, discordant: float, alpha: float, power: float) -> floa
     if lacking(0.0) <= 0:  # with an alpha about as large as the power
         return 0.0
     return float(brentq(lacking, 0.0, rate, xtol=1e-12, rtol=1e-9))
+
+
+def _by_spread(differences: NDArray[np.float64], alpha: float, power: float) -> float:
+    """The smallest mean that a t-test of so many differences with this spread would show."""
+    from scipy.special import stdtrit
+
+    number = len(differences)
+    quantiles = stdtrit(number - 1, np.array([1 - alpha / 2, power]))
+    return float(quantiles.sum() * differences.std(ddof=1) / math.sqrt(number))
 
 
 def _fewest_discordant(alpha: float) -> int:
