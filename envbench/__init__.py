@@ -7,9 +7,12 @@ a training job imports only what capture needs.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from envbench.capture import (
         EpisodeCaptureWrapper,
         Provenance,
@@ -126,3 +129,24 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Every public name, loaded or not."""
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(ipython: InteractiveShell) -> None:
+    """`%load_ext envbench`: the `%%sql` magic, and rich displays."""
+    from envbench.workbench import displays, magic
+
+    displays.register(ipython)
+    magic.load(ipython)
+
+
+def _show_in_notebook() -> None:
+    """Register the rich displays where IPython is running: nobody loads an extension for those."""
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find() if find else None
+    if shell is not None and shell.display_formatter is not None:
+        from envbench.workbench import displays
+
+        displays.register(shell)
+
+
+_show_in_notebook()
