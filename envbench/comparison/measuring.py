@@ -183,6 +183,8 @@ def _measure(
             _of_pairs(*letters, alpha) if units.are_independent else _of_clusters(means, alpha)
         )
     lower, upper = bounds(*codes, *layout) or (None, None)
+    if not any((side.unknown + side.errors).any() for side in (ours, theirs)):
+        lower = upper = figures.difference  # and not another rounding of it
     return Measured(
         name=name,
         versions=versions,

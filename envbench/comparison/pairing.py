@@ -16,9 +16,11 @@ import numpy as np
 
 from envbench.checks.attempts import Attempts
 from envbench.checks.lines import counted
+from envbench.checks.lock import SETTINGS
 from envbench.checks.rows import JudgedEpisode
 from envbench.comparison.results import Pair
 from envbench.comparison.sides import Side
+from envbench.evidence.portable import canonical, parse
 
 Attempt: TypeAlias = Literal["first", "last"]
 
@@ -218,10 +220,21 @@ def _refuse_duplicates(side: Side, found: Mapping[TrialKey, Sequence[int]]) -> N
     )
     more = f"; and {len(twice) - 3} trials more" if len(twice) > 3 else ""
     raise PairingError(
-        f"{side.role}: {counted(len(twice), 'trial')} with more than one episode ({shown}{more}). "
-        "Narrow the selection (by environment, agent, run_id or where), number repeats with "
+        f"{side.role}: {counted(len(twice), 'trial')} with more than one episode ({shown}{more})"
+        f"{_unlike(side, next(iter(twice.values())))}. Narrow the selection, number repeats with "
         "Provenance(repeat=), and link recoveries with Provenance(previous=)"
     )
+
+
+def _unlike(side: Side, indices: Sequence[int]) -> str:
+    """In which settings the episodes of one trial differ, which is how to tell them apart."""
+    if side.settings is None:
+        return ""
+    settings = [parse(side.settings[index]) for index in indices]
+    parts = [
+        part for part in SETTINGS if len({canonical(setting[part]) for setting in settings}) > 1
+    ]
+    return f"; the first ones differ in {', '.join(parts)}" if parts else ""
 
 
 def _trial_name(key: TrialKey) -> str:

@@ -89,7 +89,9 @@ def side_of_store(
     store.episodes(selection.where)  # refuses what is not one condition
     episodes = store.episodes(selection.condition)
     if not len(episodes):
-        raise ValueError(f"{role}: no episode with {selection}{_those_there_are(selection, store)}")
+        raise ValueError(
+            f"{role}: no episode is selected ({selection}){_those_there_are(selection, store)}"
+        )
     if checks is None:
         return _with_saved_results(role, selection, store)
     report = evaluate(store if selection.condition is None else episodes, checks)
@@ -252,7 +254,7 @@ def _with_saved_results(role: Role, selection: Episodes, store: Store) -> Side:
     found = store.sql(_RESULTS.format(chosen=chosen)).arrow().to_pydict()
     if not found["episode_id"]:
         raise ValueError(
-            f"{role}: none of {counted(len(rows), 'episode')} with {selection} has a saved result: "
+            f"{role}: none of {counted(len(rows), 'episode')} ({selection}) has a saved result: "
             "judge them with checks=[…], or save a report of them first, with report.save(store)"
         )
     checks = _versions(role, found["check_name"], found["check_version"])

@@ -41,7 +41,8 @@ def summary(comparison: Comparison) -> str:
         sentences += _found(comparison)
     sentences += _unmeasured(comparison.checks)
     if comparison.reward is not None and comparison.reward.pairs:
-        sentences.append(f"{_reward(comparison.reward, comparison.alpha)}.")
+        said = _reward(comparison.reward, comparison.alpha)
+        sentences.append(f"Reward, on which no verdict rests: {said}.")
     sentences += [f"{note[0].upper()}{note[1:]}." for note in comparison.notes]
     return visible(" ".join(sentences))
 
@@ -237,11 +238,10 @@ def _indeterminate(check: CheckComparison) -> str:
 
 
 def _not_shown(checks: Sequence[CheckComparison], alpha: float, tested: int) -> Iterator[str]:
-    flips = [f"{check.name} ({check.pairs} pairs, {_flips(check)})" for check in checks]
-    pairs = [check.pairs for check in checks]
+    flips = [f"{check.name} ({_size_of(check)}, {_flips(check)})" for check in checks]
     yield (
         f"No difference shown by {_listed(flips)}, which is not to say that there is none: "
-        f"{_detectable(checks, max(pairs))}."
+        f"{_detectable(checks)}."
     )
     helpless = [c for c in checks if c.smallest_p is not None and c.smallest_p * tested > alpha]
     if helpless:
@@ -251,12 +251,20 @@ def _not_shown(checks: Sequence[CheckComparison], alpha: float, tested: int) -> 
         )
 
 
-def _detectable(checks: Sequence[CheckComparison], pairs: int) -> str:
+def _size_of(check: CheckComparison) -> str:
+    size = counted(check.pairs, "pair")
+    if check.clusters < check.pairs:
+        size += f" in {counted(check.clusters, 'cluster')}"
+    return size
+
+
+def _detectable(checks: Sequence[CheckComparison]) -> str:
     """What a comparison of this size would have shown."""
     effects = [check.smallest_effect for check in checks]
     seen = [effect for effect in effects if effect is not None]
     if not seen:
-        return f"{counted(pairs, 'pair')} cannot reliably show a difference of any size"
+        size = _size_of(max(checks, key=lambda check: check.pairs))
+        return f"{size} cannot reliably show a difference of any size"
     low, high = min(seen), max(seen)
     size = f"{_size(low)} points"
     if _size(low) != _size(high):
@@ -279,8 +287,8 @@ def _unmeasured(checks: Sequence[CheckComparison]) -> Iterator[str]:
 
 def _reward(reward: RewardComparison, alpha: float) -> str:
     text = (
-        f"Reward, on which no verdict rests: mean return {_number(reward.baseline_mean)} → "
-        f"{_number(reward.candidate_mean)} in {counted(reward.pairs, 'pair')}"
+        f"mean return {_number(reward.baseline_mean)} → {_number(reward.candidate_mean)} in "
+        f"{counted(reward.pairs, 'pair')}"
     )
     if reward.difference is not None:
         text += f", difference {_number(reward.difference, sign=True)}"
@@ -362,12 +370,12 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     yield from _section("Without a partner", list(_partnerless(comparison)))
     yield from _section("Repeats", list(_repeats(comparison)))
     shown = [c for c in checks if c.verdict == "no difference shown"]
-    lines = [f"{c.name}: {_detectable([c], c.pairs)}" for c in shown]
+    lines = [f"{c.name}: {_detectable([c])}" for c in shown]
     yield from _section("No difference shown is not no difference", lines)
     if comparison.reward is not None and comparison.reward.pairs:
         lines = [_reward(comparison.reward, comparison.alpha)]
         lines += [_disagreement(row) for row in comparison.reward.disagreements]
-        yield from _section("Reward", lines)
+        yield from _section("Reward, on which no verdict rests", lines)
     notes = [f"{check.name}: {check.note}" for check in checks if check.note]
     yield from _section("Notes", [*comparison.notes, *notes])
     yield from _section("Method", list(dict.fromkeys(c.method for c in checks if c.method)))
@@ -498,7 +506,7 @@ def _rate(value: float | None) -> str:
 def _number(value: float | None, *, sign: bool = False) -> str:
     if value is None:
         return "–"
-    return f"{value:{'+' if sign else ''}.4g}".replace("-", "−")
+    return f"{value:{'+' if sign and value else ''}.4g}".replace("-", "−")
 
 
 # -- differences ----------------------------------------------------------------------------------
