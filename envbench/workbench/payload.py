@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from envbench.evidence.digest import join_object
 from envbench.evidence.portable import Json, canonical, parse
@@ -215,7 +216,7 @@ class Payload:
             for name, column in texts.items()
             if any(value is not None for value in column)
         }
-        parts["changes"] = b"[%b]" % b",".join(map(_change, changes))
+        parts["changes"] = _in_columns(changes, first)
         parts["first"] = canonical(first)
         parts["n"] = canonical(n)
         unseen = [
@@ -346,7 +347,7 @@ class Payload:
         for text in self.verdicts.checks:
             check = parse(text)
             if check["passed"] is not True:
-                checks.update(check["steps"] or [self.n_moments - 1])
+                checks.add(check["steps"][0] if check["steps"] else self.n_moments - 1)
         marks: dict[str, Iterable[int]] = {
             "change": [step for step, _ in outline.changed],
             "check": checks,
@@ -472,7 +473,7 @@ def different_steps(episode: EpisodeEvidence, other: EpisodeEvidence) -> Iterato
 def pack(content: Mapping[str, Json]) -> str:
     """Pack what `unpack` gave, perhaps altered; nothing of it is looked at."""
     head = content["head"]
-    parts = [canonical(head), *(canonical(chunk) for chunk in content["chunks"])]
+    parts = [canonical(head), *map(_chunk_text, content["chunks"])]
     frames = content["frames"]
     parts += [
         base64.b64decode(frames[digest])
@@ -506,7 +507,7 @@ def unpack(text: str) -> dict[str, Json]:
     frames = zip(head["frames"], parts[1 + n :], strict=True)
     return {
         "head": head,
-        "chunks": [parse(part) for part in parts[1 : 1 + n]],
+        "chunks": [_chunk_content(part) for part in parts[1 : 1 + n]],
         "frames": {digest: read(content) for digest, content in frames},
     }
 
@@ -527,18 +528,75 @@ def _unpacked(text: str) -> bytes:
         raise ValueError(f"a part of the payload cannot be read: {error}") from None
 
 
-def _change(row: ChangeRow) -> bytes:
-    step, since, path, op, before, after, restored_at, restored_after, to_initial = row
-    rest = canonical([restored_at, restored_after, to_initial])
-    return b'[%d,%d,%b,"%b",%b,%b,%b' % (
-        step,
-        since,
-        canonical(path),
-        op.encode(),
-        before or b"null",
-        after or b"null",
-        rest[1:],
+def _in_columns(rows: Sequence[ChangeRow], first: int) -> bytes:
+    """Changes column by column, steps as distances: a fifth of what the rows would take."""
+    names = ("after", "back", "before", "gap", "initial", "lag", "op", "path", "paths", "step")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    paths: dict[str, int] = {}
+    last = first
+    for step, since, path, op, before, after, restored_at, restored_after, to_initial in rows:
+        columns["step"].append(step - last)
+        columns["gap"].append(step - since - 1)
+        columns["path"].append(paths.setdefault(path, len(paths)))
+        columns["op"].append(op)
+        columns["back"].append(None if restored_at is None else restored_at - step)
+        lag = None if restored_after is None else restored_at - restored_after - 1  # type: ignore[operator]
+        columns["lag"].append(lag)
+        columns["initial"].append(to_initial)
+        columns["before"].append(before)
+        columns["after"].append(after)
+        last = step
+    columns["paths"] = list(paths)
+    values = {"before", "after"}
+    return join_object(
+        {
+            name: _list(column) if name in values else orjson.dumps(column)
+            for name, column in columns.items()
+        }
     )
+
+
+def _in_rows(columns: Mapping[str, Any], first: int) -> list[list[Json]]:
+    """Changes row by row, as the table `state_changes` has them."""
+    rows = []
+    step = first
+    paths = columns["paths"]
+    names = ("step", "gap", "path", "op", "before", "after", "back", "lag", "initial")
+    for distance, gap, path, op, before, after, back, lag, initial in zip(
+        *(columns[name] for name in names), strict=True
+    ):
+        step += distance
+        restored_at = None if back is None else step + back
+        restored_after = None if restored_at is None or lag is None else restored_at - lag - 1
+        rows.append(
+            [
+                step,
+                step - gap - 1,
+                paths[path],
+                op,
+                before,
+                after,
+                restored_at,
+                restored_after,
+                initial,
+            ]
+        )
+    return rows
+
+
+def _chunk_text(chunk: Mapping[str, Json]) -> bytes:
+    """A chunk as it is packed, from what `unpack` gave."""
+    rows = [
+        (*row[:4], *(None if value is None else canonical(value) for value in row[4:6]), *row[6:])
+        for row in chunk["changes"]
+    ]
+    parts = {name: canonical(value) for name, value in chunk.items() if name != "changes"}
+    return join_object({**parts, "changes": _in_columns(rows, chunk["first"])})
+
+
+def _chunk_content(text: bytes) -> dict[str, Json]:
+    chunk: dict[str, Json] = parse(text)
+    return chunk | {"changes": _in_rows(chunk["changes"], chunk["first"])}
 
 
 def _size_of(row: ChangeRow) -> int:

@@ -580,17 +580,7 @@ class Chunk {
     this.stateFrom = data.state_at === undefined ? this.first : data.state_at;
     this.unseen = new Set(data.unseen);
     this.columns = data;
-    this.changes = data.changes.map(([step, since, path, op, before, after, restoredAt, restoredAfter, toInitial]) => ({
-      step,
-      since,
-      path,
-      op,
-      before: op === "add" ? ABSENT : before,
-      after: op === "remove" ? ABSENT : after,
-      restoredAt,
-      restoredAfter,
-      toInitial,
-    }));
+    this.changes = changesOf(data.changes, this.first);
     this.offsets = new Int32Array(this.n + 1);
     for (const change of this.changes) this.offsets[change.step - this.first + 1]++;
     for (let i = 0; i < this.n; i++) this.offsets[i + 1] += this.offsets[i];
@@ -605,6 +595,24 @@ class Chunk {
   eventsAt(moment) {
     return this.events.filter((event) => event.step === moment);
   }
+}
+
+/** Changes from their columns, in which steps are distances. */
+function changesOf(columns, first) {
+  let step = first;
+  return columns.op.map((op, i) => {
+    step += columns.step[i];
+    const restoredAt = columns.back[i] === null ? null : step + columns.back[i];
+    return {
+      step,
+      since: step - columns.gap[i] - 1,
+      path: columns.paths[columns.path[i]],
+      op,
+      before: op === "add" ? ABSENT : columns.before[i],
+      after: op === "remove" ? ABSENT : columns.after[i],
+      restoredAt,
+    };
+  });
 }
 
 /** A sample as it is, out of the batch of one that its space writes. */
@@ -947,7 +955,7 @@ const KINDS = {
   check: { one: "check not passed", many: "checks not passed", shape: "dot", colour: "--eb-warn" },
   differs: { one: "step differs", many: "steps differ", shape: "square", colour: "--eb-differs" },
   reward: { one: "reward", many: "rewards", shape: "bar", colour: "--eb-good" },
-  change: { one: "step changed the state", many: "steps changed the state", shape: "tick", colour: "--eb-ink-3" },
+  change: { one: "step changed the state", many: "steps changed the state", shape: "tick", colour: "--eb-ink-2" },
   unseen: { one: "state not seen", many: "states not seen", shape: "gap", colour: "--eb-ink-3" },
 };
 const LANES = [["forbidden", "restored"], ["error", "check", "differs", "unseen"]];
@@ -1023,7 +1031,7 @@ class Timeline {
       const counts = this.app.episodes.map((episode) => this.count(episode, kind));
       const most = Math.max(...counts);
       if (most === 0) continue;
-      const quiet = ["reward", "change", "unseen"].includes(kind) && most > Math.max(3, n / 5);
+      const quiet = !["forbidden", "error", "check"].includes(kind) && most > Math.max(3, n / 5);
       const { one, many } = KINDS[kind];
       const number = (count) => (count === Infinity ? "many" : thousands(count));
       const shown = kind === "differs" ? number(counts[0]) : counts.map(number).join(" | ");
@@ -1034,6 +1042,7 @@ class Timeline {
         if (off) this.off.add(kind);
         chip.setAttribute("aria-pressed", String(!off));
         this.draw();
+        if (this.app.list) this.app.list.paint();
       });
       this.legend.append(chip);
       (this.swatches ||= []).push([swatch, KINDS[kind]]);
@@ -1053,6 +1062,11 @@ class Timeline {
 
   x(moment) {
     return 8 + ((moment + 0.5) / (this.app.last + 1)) * (this.width - 16);
+  }
+
+  /** Where a bar begins, on a whole pixel: bars between pixels would make a pattern of their own. */
+  place(i, places, wide) {
+    return Math.floor(this.x(((i + 0.5) * (this.app.last + 1)) / places - 0.5) - wide / 2);
   }
 
   momentAt(x) {
@@ -1143,9 +1157,9 @@ class Timeline {
         const both = low.some((v) => v < 0);
         const zero = both ? y + 11 : y + 20;
         const tall = both ? 10 : 18;
-        const wide = Math.max(1, Math.min(9, (this.width - 16) / n - 1));
+        const wide = Math.max(1, Math.min(9, Math.floor((this.width - 16) / n - 1)));
         for (let i = 0; i < high.length; i++) {
-          const x = this.x(((i + 0.5) * n) / high.length - 0.5) - wide / 2;
+          const x = this.place(i, high.length, wide);
           g.fillStyle = colour("--eb-good");
           if (high[i] > 0) g.fillRect(x, zero - (high[i] / 100) * tall, wide, Math.max(1, (high[i] / 100) * tall));
           g.fillStyle = colour("--eb-bad");
@@ -1158,12 +1172,12 @@ class Timeline {
     }
     if (side.changes && !this.off.has("change")) {
       const most = Math.max(...side.changes);
-      const wide = Math.max(1, Math.min(9, (this.width - 16) / n - 1));
-      g.fillStyle = colour("--eb-ink-3");
+      const wide = Math.max(1, Math.min(9, Math.floor((this.width - 16) / n - 1)));
+      g.fillStyle = colour("--eb-ink-2");
       side.changes.forEach((count, i) => {
         if (!count) return;
         const tall = 3 + 4 * (Math.log1p(count) / Math.log1p(most));
-        g.fillRect(this.x(((i + 0.5) * n) / side.changes.length - 0.5) - wide / 2, y + 8 - tall, wide, tall);
+        g.fillRect(this.place(i, side.changes.length, wide), y + 8 - tall, wide, tall);
       });
     }
   }
@@ -1182,6 +1196,7 @@ class Timeline {
 
   /** Lines from a forbidden change to where it was put back. */
   drawSpans(g, episode, y, colour) {
+    if (episode.head.findings.length > 200) return;
     g.strokeStyle = colour("--eb-bad");
     g.lineWidth = 1.5;
     g.beginPath();
@@ -1198,12 +1213,15 @@ class Timeline {
     if (!steps) return;
     g.fillStyle = g.strokeStyle = colour(KINDS[kind].colour);
     g.lineWidth = 2;
+    // shapes that would touch become ticks: a band of shapes says less than where it is dense
+    const dense = steps.length > (this.width - 16) / 9;
     let drawn = -9;
     for (const step of steps) {
       const x = this.x(step);
-      if (x - drawn < 1.5) continue;
+      if (x - drawn < (dense ? 1 : 1.5)) continue;
       drawn = x;
-      drawShape(g, KINDS[kind].shape, x, y, 5);
+      if (dense) g.fillRect(Math.floor(x), y - 4, 1, 8);
+      else drawShape(g, KINDS[kind].shape, x, y, 5);
     }
   }
 
@@ -1290,10 +1308,20 @@ class StatePane {
     this.label = "State" + (app.episodes.length > 1 ? " of episode " + "AB"[side] : "");
     this.scroll = h("div", { class: "lines", role: "treegrid", tabindex: "0", "aria-label": this.label }, this.stuck, this.inner);
     this.element = h("section", { class: "state", "aria-label": this.label }, this.head, this.scroll);
-    this.scroll.addEventListener("scroll", () => this.paint());
+    // sizes are kept: asking for them while the page is being changed would lay it out each time
+    this.view = { top: 0, left: 0, width: 0, height: 0 };
+    this.scroll.addEventListener("scroll", () => {
+      this.view.top = this.scroll.scrollTop;
+      this.view.left = this.scroll.scrollLeft;
+      this.paint();
+    });
     this.scroll.addEventListener("keydown", (event) => this.key(event));
     this.inner.addEventListener("click", (event) => this.click(event));
-    new ResizeObserver(() => this.paint()).observe(this.scroll);
+    new ResizeObserver(() => {
+      this.view.width = this.scroll.clientWidth;
+      this.view.height = this.scroll.clientHeight;
+      this.paint();
+    }).observe(this.scroll);
   }
 
   /** Show a state, compared with another; `ABSENT` is a state that is not known. */
@@ -1487,8 +1515,10 @@ class StatePane {
   }
 
   paint() {
-    const { scrollTop, clientHeight, scrollLeft, clientWidth } = this.scroll;
+    const { left: scrollLeft, width: clientWidth, height: clientHeight } = this.view;
     if (!clientHeight) return;
+    // fewer lines than before may end above where it was scrolled to
+    const scrollTop = Math.max(0, Math.min(this.view.top, this.lines.length * LINE - clientHeight + 12));
     const unit = this.app.unit;
     const from = Math.max(0, Math.floor(scrollTop / LINE) - 3);
     const to = Math.min(this.lines.length, Math.ceil((scrollTop + clientHeight) / LINE) + 3);
@@ -1708,6 +1738,84 @@ function patternOf(path, keys) {
 }
 
 // ---------------------------------------------------------------------------------------------
+// The list of steps, where there is room for it
+
+class StepList {
+  constructor(app) {
+    this.app = app;
+    this.episode = app.main;
+    this.inner = h("div", { class: "inner" });
+    this.inner.style.height = (app.last + 1) * LINE + "px";
+    this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.inner);
+    this.view = { top: 0, height: 0 };
+    this.element.addEventListener("scroll", () => {
+      this.view.top = this.element.scrollTop;
+      this.paint();
+    });
+    this.element.addEventListener("click", (event) => {
+      const option = event.target.closest("[data-moment]");
+      if (option) app.go(Number(option.dataset.moment));
+    });
+    this.element.addEventListener("keydown", (event) => {
+      const way = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
+      if (!way) return;
+      app.go(app.step + way);
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    new ResizeObserver(() => {
+      this.view.height = this.element.clientHeight;
+      this.show(app.step);
+    }).observe(this.element);
+  }
+
+  show(step) {
+    const { height } = this.view;
+    if (!height) return;
+    const top = step * LINE;
+    if (top < this.view.top + LINE || top + 2 * LINE > this.view.top + height) {
+      const near = Math.abs(top - this.view.top) < 2 * height;
+      const wanted = near ? (top < this.view.top + LINE ? top - LINE : top + 2 * LINE - height) : top - height / 2;
+      this.view.top = Math.max(0, Math.min((this.app.last + 1) * LINE - height, wanted));
+      this.element.scrollTop = this.view.top;
+    }
+    this.paint();
+  }
+
+  paint() {
+    const { top, height } = this.view;
+    if (!height) return;
+    const from = Math.max(0, Math.floor(top / LINE) - 2);
+    const to = Math.min(this.app.last, Math.ceil((top + height) / LINE) + 2);
+    const rows = [];
+    for (let moment = from; moment <= to; moment++) {
+      const row = this.option(moment);
+      row.style.top = moment * LINE + "px";
+      rows.push(row);
+    }
+    this.inner.replaceChildren(...rows);
+  }
+
+  option(moment) {
+    const { episode, app } = this;
+    const known = episode.at(moment);
+    if (!known && episode.has(moment) && !episode.loading.has(episode.chunkOf(moment))) {
+      episode.load(episode.chunkOf(moment)).then(() => this.paint(), () => null);
+    }
+    const isEnd = moment > Number(episode.head.episode.totals.steps);
+    const text = !known ? "" : moment === 0 ? "reset" : isEnd ? "end" : actionText(episode.action(moment));
+    const here = moment === app.step;
+    const marks = h("span", { class: "marks" });
+    for (const kind of app.timeline.kindsAt(episode, moment)) {
+      if (kind !== "reward" && kind !== "change" && !app.timeline.off.has(kind)) marks.append(h("span", { class: "dot " + kind, title: KINDS[kind].one }));
+    }
+    const changes = known ? episode.changesAt(moment).length : 0;
+    return h("div", { class: "line option" + (here ? " here" : ""), role: "option", "aria-selected": String(here), "data-moment": String(moment) },
+      h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono", text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
+  }
+}
+
+// ---------------------------------------------------------------------------------------------
 // What was done at a step
 
 class StepPane {
@@ -1720,6 +1828,8 @@ class StepPane {
     this.facts = h("span", { class: "facts" });
     this.notice = h("div", { class: "notice" });
     this.body = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": this.name + ": details" });
+    this.top = 0;
+    this.body.addEventListener("scroll", () => (this.top = this.body.scrollTop));
     this.frame = episode.head.frame_kind ? h("div", { class: "frame" }) : null;
     this.element = h("section", { class: "step", "aria-label": this.name }, h("div", { class: "pane-head" }, this.title, this.facts), this.notice, this.frame, this.body);
   }
@@ -1738,7 +1848,6 @@ class StepPane {
       if (this.frame) this.frame.replaceChildren();
       return;
     }
-    const top = this.body.scrollTop;
     const action = episode.action(at);
     const parts = [];
     this.fillFacts(at);
@@ -1753,8 +1862,9 @@ class StepPane {
     const info = episode.column("info", at);
     if (info !== null) parts.push(this.card("Info", isNested(info) ? tree(info) : h("p", { class: "soft" }, "empty"), null));
     if (isEnd) parts.push(h("p", { class: "soft" }, "The state was read once more before cleanup, and had changed since the last step."));
+    const { top } = this;
     this.body.replaceChildren(...parts);
-    this.body.scrollTop = top;
+    if (top) this.body.scrollTop = top;
     if (this.frame) this.showFrame(at);
   }
 
@@ -1905,7 +2015,8 @@ function actionText(action) {
   if (action === null) return "refused action";
   const call = toolCall(action);
   if (call) return call.name + "(" + Object.keys(call.arguments).map((name) => name + "=" + brief(call.arguments[name], 24).text).join(", ") + ")";
-  return brief(action, 80).text;
+  const { text } = brief(action, 80);
+  return isObject(action) && Object.keys(action).length ? text.replace(/^\{|\}$/g, "") : text;
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -2208,8 +2319,9 @@ class App {
     this.toast = h("div", { class: "toast", role: "status" });
     this.live = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
     const panes = h("div", { class: "panes" + (two ? " two" : "") });
+    this.list = two ? null : new StepList(this);
     if (two) episodes.forEach((_, i) => panes.append(h("div", { class: "side" }, this.steps[i].element, this.states[i].element)));
-    else panes.append(this.steps[0].element, this.states[0].element);
+    else panes.append(this.list.element, this.steps[0].element, this.states[0].element);
     panes.append(this.search.panel);
     this.element = h("div", { class: "app", tabindex: "-1", role: "group", "aria-label": "Episode stepper: " + visible(this.main.head.episode.case_id) },
       ...episodes.map((episode, i) => this.header(episode, two ? "AB"[i] : null)),
@@ -2310,7 +2422,7 @@ class App {
     const quiet = failed + open + nFindings === 0;
     return h("details", { class: "judged", open: !quiet },
       h("summary", {}, icon("open"), h("h2", {}, "Checks"), h("span", { class: failed || nFindings ? "bad" : "soft" }, summary), h("span", { class: "grow" }), copier("Copy as SQL: the results of checks", () => sqlOf.checks(this.main), this, "SQL"), nFindings ? copier("Copy as SQL: the findings", () => sqlOf.findings(this.main), this, "findings") : null),
-      h("div", { class: "judged-rows", tabindex: "0", role: "group", "aria-label": "Checks and findings" }, h("table", {}, h("thead", { class: "hidden" }, h("tr", {}, h("th", { scope: "col" }, "Verdict"), h("th", { scope: "col" }, "Check or rule"), h("th", { scope: "col" }, "Why"), h("th", { scope: "col" }, "Step"))), h("tbody", {}, ...rows))));
+      h("div", { class: "judged-rows", tabindex: "0", role: "group", "aria-label": "Checks and findings" }, h("table", {}, h("colgroup", {}, h("col", { class: "verdict" }), h("col", { class: "rule" }), h("col", {}), h("col", { class: "leads" })), h("thead", { class: "hidden" }, h("tr", {}, h("th", { scope: "col" }, "Verdict"), h("th", { scope: "col" }, "Check or rule"), h("th", { scope: "col" }, "Why"), h("th", { scope: "col" }, "Step"))), h("tbody", {}, ...rows))));
   }
 
   judgedRow(letter, kind, word, name, text, steps, also) {
@@ -2407,6 +2519,7 @@ class App {
       put(pane.title, at === 0 ? "State after the reset" : at > Number(episode.head.episode.totals.steps) ? "State at the end" : "State after step " + thousands(at));
       pane.show(states[i], states[i] === ABSENT ? ABSENT : before, this.noteOn(episode, at, states[i]));
     });
+    if (this.list) this.list.show(step);
     this.inspector.show(step);
     this.announce();
     for (const listener of this.listeners) listener(this);
