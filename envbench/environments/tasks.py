@@ -108,6 +108,10 @@ class TaskData:
         values: dict[str, Json] = parse(self._line)
         return {key: values[key] for key in _TASK_KEYS}
 
+    def __evidence__(self) -> dict[str, Json]:
+        """What evidence keeps of a task: all but the answer key."""
+        return {"task_id": self.task_id, "input": self.input, "metadata": self.metadata}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Json]) -> Self:
         """A task from what `to_dict` gave.
