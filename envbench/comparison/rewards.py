@@ -40,7 +40,8 @@ def compare_rewards(
     before = _rewards(baseline.rewards, pairing.baseline)
     after = _rewards(candidate.rewards, pairing.candidate)
     known = [units.sums(np.isfinite(rewards)) for rewards in (before, after)]
-    sums = [units.sums(np.where(np.isfinite(rewards), rewards, 0)) for rewards in (before, after)]
+    with np.errstate(over="ignore"):
+        sums = [units.sums(np.where(np.isfinite(rs), rs, 0)) for rs in (before, after)]
     measured = (known[0] > 0) & (known[1] > 0)
     pairs = int(measured.sum())
     note = ""
@@ -48,11 +49,13 @@ def compare_rewards(
         note = f"{len(units) - pairs} of {counted(len(units), 'pair')} without a finite return"
     if not pairs:
         return RewardComparison(0, len(units), None, None, None, None, (), note)
-    means = [sums[side][measured] / known[side][measured] for side in (0, 1)]
-    clusters = means_by(units.clusters[measured], means[1] - means[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = [sums[side][measured] / known[side][measured] for side in (0, 1)]
+        clusters = means_by(units.clusters[measured], means[1] - means[0])
+        figures = [float(mean) for mean in (means[0].mean(), means[1].mean(), clusters.mean())]
+        if not np.isfinite([*clusters, *figures]).all():
+            return RewardComparison(pairs, len(units), None, None, None, None, (), _TOO_LARGE)
     interval = None
-    if not np.isfinite(clusters).all():
-        return RewardComparison(pairs, len(units), None, None, None, None, (), _TOO_LARGE)
     if not blocked:
         found = cluster_test(clusters, alpha=alpha)
         interval = found.interval
@@ -60,9 +63,9 @@ def compare_rewards(
     return RewardComparison(
         pairs=pairs,
         total=len(units),
-        baseline_mean=float(means[0].mean()),
-        candidate_mean=float(means[1].mean()),
-        difference=float(clusters.mean()),
+        baseline_mean=figures[0],
+        candidate_mean=figures[1],
+        difference=figures[2],
         interval=interval,
         disagreements=tuple(_disagreements(pairing, before, after, checks)),
         note=note,

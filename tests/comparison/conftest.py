@@ -6,22 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-import gymnasium
 import pytest
 
-from envbench.capture import Provenance, capture_episode
-from envbench.checks import (
-    CheckIdentity,
-    CheckResult,
-    JudgedEpisode,
-    Report,
-)
+from envbench.checks import CheckIdentity, CheckResult, JudgedEpisode, Report
 from envbench.checks.lock import SETTINGS, Lock
-from envbench.evidence import EpisodeEvidence, EvalCase
 from envbench.evidence.portable import canonical
 
 MakeReport: TypeAlias = Callable[..., Report]
-MakeEpisode: TypeAlias = Callable[..., EpisodeEvidence]
 
 SETTING = {
     "observer_id": "counter-readonly-v1",
@@ -43,12 +34,6 @@ LETTERS = {"p": True, "f": False, "u": None, "e": "error"}
 def report_fixture() -> MakeReport:
     """Make a report from one row an episode."""
     return make_report
-
-
-@pytest.fixture(scope="session", name="record")
-def record_fixture() -> MakeEpisode:
-    """Record one episode of a till."""
-    return record
 
 
 def make_report(
@@ -128,69 +113,4 @@ def _result(episode: JudgedEpisode, check: tuple[str, str], letter: str) -> Chec
         f"It is {letter}",
         "{}",
         error,
-    )
-
-
-# -- real episodes --------------------------------------------------------------------------------
-
-
-class Till(gymnasium.Env[int, int]):
-    """Books what it is told to, and pays what it is told to."""
-
-    action_space = gymnasium.spaces.Discrete(4)
-    observation_space = gymnasium.spaces.Discrete(4)
-
-    def __init__(self, reward: float) -> None:
-        self.reward = reward
-        self.booked = 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[int, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.booked = 0
-        return 0, {}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        self.booked = int(action)
-        return self.booked, self.reward, True, False, {}
-
-
-def record(
-    case: str = "x",
-    booked: int | None = 1,
-    *,
-    store: Any = None,
-    reward: float = 0.0,
-    seed: int = 17,
-    environment: str = "till-v1",
-    source: str | None = None,
-    tags: tuple[str, ...] = (),
-    options: Any = None,
-    **provenance: Any,
-) -> EpisodeEvidence:
-    """Record an episode in which so much was booked; None leaves the last state unseen."""
-    till = Till(reward)
-
-    def observe() -> dict[str, int]:
-        if booked is None and till.booked:
-            raise ConnectionError("the till does not answer")
-        return {"booked": till.booked}
-
-    def interact(env: Any, observation: int, info: Any) -> str:
-        env.step(1 if booked is None else booked)
-        return "booked"
-
-    return capture_episode(
-        lambda: till,
-        interact,
-        case=EvalCase(f"Book once: {case}", case_id=case, source_id=source, tags=tags),
-        environment_id=environment,
-        observer_id="till",
-        observe=observe,
-        seed=seed,
-        max_steps=5,
-        options=options,
-        store=store,
-        provenance=Provenance(**provenance),
     )

@@ -9,26 +9,15 @@ from typing import Any
 import pytest
 
 from envbench import connect
-from envbench.checks import OutcomeCheck, OutcomeVerdict, SqlCheck, evaluate
+from envbench.checks import SqlCheck, evaluate
 from envbench.checks.lock import setting_text
 from envbench.comparison import Episodes, PairingError, compare
 from envbench.comparison.sides import side_of_store
 from envbench.store import QueryError
+from tests.comparison.tills import OFTEN, ONCE, record
 
 V1, V2 = Episodes(environment_id="till-v1"), Episodes(environment_id="till-v2")
 
-
-def booked_at_most(limit: int, version: str) -> OutcomeCheck:
-    def judge(episode: Any) -> OutcomeVerdict:
-        state = episode.data["final_state"]
-        if state is None:
-            return OutcomeVerdict(None, "The last state was not seen")
-        return OutcomeVerdict(1 <= state["booked"] <= limit, "Booked often enough")
-
-    return OutcomeCheck("booked", version, judge)
-
-
-ONCE, OFTEN = booked_at_most(1, "once"), booked_at_most(3, "often")
 
 SQL_ONCE = SqlCheck(
     "booked",
@@ -41,7 +30,7 @@ SQL_ONCE = SqlCheck(
 
 
 @pytest.fixture(scope="module")
-def path(record: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of two versions: x booked once by both, y twice by the second, z unseen by it."""
     path = tmp_path_factory.mktemp("sides") / "tills.duckdb"
     with connect(path) as store:
@@ -106,7 +95,7 @@ def test_a_store_from_somebody_else(path: Path) -> None:
         assert compare(V1, V2, store=opened).checks[0].total == 3
 
 
-def test_two_stores(record: Any) -> None:
+def test_two_stores() -> None:
     with connect(":memory:") as before, connect(":memory:") as after:
         record("x", 1, store=before)
         record("x", 2, store=after, environment="till-v2")
@@ -136,7 +125,7 @@ def test_the_settings_read_are_those_of_the_lock(store: Any) -> None:
     )
 
 
-def test_numbers_that_no_column_holds(record: Any) -> None:
+def test_numbers_that_no_column_holds() -> None:
     """A seed past 64 bits is kept beside its column."""
     with connect(":memory:") as store:
         for environment in ("till-v1", "till-v2"):
@@ -146,7 +135,7 @@ def test_numbers_that_no_column_holds(record: Any) -> None:
         assert comparison.pairs_frame()["seed"].to_list() == [2**64 + 1]
 
 
-def test_options_and_spaces_are_read_as_they_are(record: Any) -> None:
+def test_options_and_spaces_are_read_as_they_are() -> None:
     with connect(":memory:") as store:
         record("x", store=store, options={"b": 1, "a": [1.0, None]})
         record("x", store=store, environment="till-v2", options={"b": True, "a": [1.0, None]})
@@ -159,7 +148,7 @@ def test_options_and_spaces_are_read_as_they_are(record: Any) -> None:
 # -- recoveries -----------------------------------------------------------------------------------
 
 
-def test_a_store_knows_the_settings_of_each_attempt(record: Any) -> None:
+def test_a_store_knows_the_settings_of_each_attempt() -> None:
     """A report of the same episodes does not, so that there both count."""
     with connect(":memory:") as store:
         for environment in ("till-v1", "till-v2"):
@@ -245,7 +234,7 @@ def test_a_selection_of_nothing_names_what_there_is(store: Any) -> None:
         compare(V1, Episodes(where="seed = 4"), store=store)
 
 
-def test_episodes_that_were_never_judged(record: Any) -> None:
+def test_episodes_that_were_never_judged() -> None:
     with connect(":memory:") as store:
         for environment in ("till-v1", "till-v2"):
             record("x", store=store, environment=environment)
@@ -262,7 +251,7 @@ def test_episodes_that_were_never_judged(record: Any) -> None:
         )
 
 
-def test_results_of_several_versions_of_a_check(record: Any) -> None:
+def test_results_of_several_versions_of_a_check() -> None:
     with connect(":memory:") as store:
         for case in "xy":
             record(case, store=store)
@@ -277,7 +266,7 @@ def test_results_of_several_versions_of_a_check(record: Any) -> None:
         assert compare(store, store, checks=ONCE).checks[0].total == 2
 
 
-def test_other_evidence_than_a_report_judged(record: Any, store: Any) -> None:
+def test_other_evidence_than_a_report_judged(store: Any) -> None:
     episode = record("x")
     report = evaluate([episode], [ONCE])
     with connect(":memory:") as other:
