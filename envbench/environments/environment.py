@@ -17,6 +17,7 @@ from gymnasium.error import ResetNeeded
 from envbench.environments.actions import ActionSpace, ToolCall, ToolSpec, as_action
 from envbench.environments.coroutines import Coroutines
 from envbench.environments.models import Observation, ObservationSpace, State
+from envbench.environments.plain import plain
 from envbench.environments.runtimes import Call, LocalRuntime, Runtime
 from envbench.environments.scoring import (
     Score,
@@ -117,7 +118,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
     scorer = ScorerRegistration()
     """Registers a scorer: ``@env.scorer`` or ``@env.scorer(weight=0.5)``."""
 
-    __envbench_tools__: ClassVar[dict[str, ToolMethod[Any]]] = {}
+    __envbench_tools__: ClassVar[dict[str, ToolMethod[Any, Any]]] = {}
     __envbench_scorers__: ClassVar[tuple[Scorer, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -172,7 +173,8 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
     def snapshot(self) -> dict[str, Any]:
         """The state that is kept as evidence, read and copied after every action.
 
-        Rules, changes and checks see this and nothing else of the world. By default it is all of
+        Rules, changes and checks see this and nothing else of the world; models in it become dicts,
+        and enum members their values. By default it is all of
         `state`; leave out what must not be kept, such as credentials.
         """
         state = getattr(self, "state", None)
@@ -345,7 +347,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         return tuple(method.spec for method in self.__envbench_tools__.values())
 
     @property
-    def tool_methods(self) -> dict[str, ToolMethod[Any]]:
+    def tool_methods(self) -> dict[str, ToolMethod[Any, Any]]:
         """The tools by name."""
         return dict(self.__envbench_tools__)
 
@@ -488,7 +490,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
                 f"info() of {type(self).__name__} returned {taken[0]!r}, which the environment"
                 " itself says: use another key"
             )
-        return {**more, **ours}
+        return {**plain(more), **ours}
 
     def __take_snapshot(self) -> Any:
         """Read and copy the snapshot; the recorder, if there is one, says what went wrong."""
@@ -500,7 +502,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         return None if isinstance(taken, Exception) else taken
 
     def __copy_snapshot(self) -> dict[str, Any]:
-        return copy.deepcopy(self.snapshot())
+        return copy.deepcopy(plain(self.snapshot()))
 
     def __end(self, stop_reason: str, last: TraceStep) -> dict[str, Any]:
         """Score the episode, and give what the info of its last step says of it."""
@@ -627,10 +629,10 @@ def _keep_overridden_tools(cls: type) -> None:
                 break
 
 
-def _tools_of(cls: type[Environment[Any, Any]]) -> dict[str, ToolMethod[Any]]:
+def _tools_of(cls: type[Environment[Any, Any]]) -> dict[str, ToolMethod[Any, Any]]:
     """The tools of a class by name, those of its bases first."""
     attributes = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
-    found: dict[str, ToolMethod[Any]] = {}
+    found: dict[str, ToolMethod[Any, Any]] = {}
     for attribute in attributes:
         method = inspect.getattr_static(cls, attribute, None)
         if not isinstance(method, ToolMethod):

@@ -9,10 +9,10 @@ import gymnasium
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from envbench.environments.plain import plain
 from envbench.environments.sampling import sample_json
 from envbench.environments.text import as_text
 from envbench.evidence.portable import Json
-from envbench.evidence.tagged import Named
 
 
 class State(BaseModel):
@@ -61,12 +61,13 @@ class Observation(BaseModel):
         return as_text(self._fields(), indent=2)
 
     def __evidence__(self) -> dict[str, Any]:
-        """What evidence keeps: the fields, with exact values."""
+        """What evidence keeps: the fields, as plain data."""
         return self._fields()
 
     def _fields(self) -> dict[str, Any]:
         names = {*type(self).model_fields, *(self.model_extra or ())}
-        return self.model_dump(include=names, warnings=False)
+        fields: dict[str, Any] = plain(self.model_dump(include=names, warnings=False))
+        return fields
 
 
 class ObservationSpace(gymnasium.Space[Any]):
@@ -118,7 +119,7 @@ class ObservationSpace(gymnasium.Space[Any]):
         Raises:
             pydantic.ValidationError: when one does not fit the model.
         """
-        return [self.model.model_validate(_without_names(sample)) for sample in sample_n]
+        return [self.model.model_validate(sample) for sample in sample_n]
 
     def describe_portable(self) -> Json:
         """What evidence records of the space: the model's JSON schema, null when it has none."""
@@ -137,14 +138,3 @@ class ObservationSpace(gymnasium.Space[Any]):
 
     def __repr__(self) -> str:
         return f"ObservationSpace({self.model.__name__})"
-
-
-def _without_names(value: Any) -> Any:
-    """Values as evidence hands them out, with the content in the place of what is only named."""
-    if isinstance(value, Named):
-        return _without_names(value.value)
-    if isinstance(value, dict):
-        return {key: _without_names(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return type(value)(map(_without_names, value))
-    return value

@@ -59,7 +59,7 @@ class Call:
     """
 
     environment: Environment[Any, Any]
-    method: ToolMethod[Any]
+    method: ToolMethod[Any, Any]
     record: ToolRecord
 
     @property

@@ -18,13 +18,14 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
 
 from envbench.environments.actions import ToolSpec
+from envbench.environments.plain import plain
 from envbench.environments.text import as_text
 from envbench.evidence.case import require_name
 from envbench.evidence.portable import Json, canonical
@@ -33,17 +34,20 @@ from envbench.evidence.tagged import ABSENT, Encoding, Missing, describe_error, 
 MAX_NESTING: Final = 50
 """Calls of tools by tools go this deep."""
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 
 @overload
-def tool(function: Function, /) -> ToolMethod[Function]: ...
+def tool(
+    function: Callable[Concatenate[Any, Given], Returned], /
+) -> ToolMethod[Given, Returned]: ...
 
 
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None
-) -> Callable[[Function], ToolMethod[Function]]: ...
+) -> Callable[[Callable[Concatenate[Any, Given], Returned]], ToolMethod[Given, Returned]]: ...
 
 
 def tool(
@@ -85,13 +89,13 @@ def tool(
     if function is not None:
         return ToolMethod(function, name, description, sys._getframe(1))
 
-    def decorate(method: Function) -> ToolMethod[Function]:
+    def decorate(method: Any) -> Any:
         return ToolMethod(method, name, description, sys._getframe(1))
 
     return decorate
 
 
-class ToolMethod(Generic[Function]):
+class ToolMethod(Generic[Given, Returned]):
     """A method of an environment that a policy may call; made by `tool`.
 
     Attributes:
@@ -103,7 +107,7 @@ class ToolMethod(Generic[Function]):
 
     def __init__(
         self,
-        function: Function,
+        function: Callable[Concatenate[Any, Given], Returned],
         name: str | None,
         description: str | None,
         frame: FrameType | None = None,
@@ -181,10 +185,10 @@ class ToolMethod(Generic[Function]):
             self._hints()
 
     @overload
-    def __get__(self, instance: None, owner: type) -> ToolMethod[Function]: ...
+    def __get__(self, instance: None, owner: type) -> ToolMethod[Given, Returned]: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> Function: ...
+    def __get__(self, instance: object, owner: type) -> Callable[Given, Returned]: ...
 
     def __get__(self, instance: object | None, owner: type) -> Any:
         return self if instance is None else BoundTool(self, instance)
@@ -260,7 +264,7 @@ class BoundTool:
 
     __slots__ = ("__self__", "tool")
 
-    def __init__(self, method: ToolMethod[Any], instance: object) -> None:
+    def __init__(self, method: ToolMethod[Any, Any], instance: object) -> None:
         self.tool = method
         self.__self__ = instance
 
@@ -393,7 +397,7 @@ def running(environment: object, record: ToolRecord) -> Iterator[None]:
 
 
 def call_nested(
-    method: ToolMethod[Any], environment: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    method: ToolMethod[Any, Any], environment: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a tool from Python; inside a call of the same environment's it is recorded as a child.
 
@@ -415,7 +419,7 @@ def call_nested(
 
 
 async def _call_async(
-    method: ToolMethod[Any],
+    method: ToolMethod[Any, Any],
     environment: object,
     record: ToolRecord,
     args: tuple[Any, ...],
@@ -437,55 +441,41 @@ def _noting(record: ToolRecord) -> Iterator[None]:
 
 
 def kept_result(result: Any) -> Any:
-    """A copy of a result that a nested call gave, or `Missing` where evidence cannot hold it."""
-    return _copied(result, tag_problem(result))
+    """What a nested call was given or gave, as plain data; `Missing` where no evidence holds it."""
+    try:
+        return detached_result(result)
+    except ToolFailed as failure:
+        return Missing(type_name(type(result)), str(failure))
 
 
 def detached_result(result: Any) -> Any:
-    """A copy of a result that nothing outside can change.
+    """A result as plain data that nothing outside can change.
 
     Raises:
         ToolFailed: when evidence cannot hold it, such as a generator or a socket.
     """
-    problem = tag_problem(result)
-    if problem is not None:
-        raise ToolFailed(
-            f"the tool returned {problem}; return plain values",
-            kind="result",
-            type_name="TypeError",
-        )
-    return _copied(result, None)
-
-
-def tag_problem(value: Any) -> str | None:
-    """Why evidence cannot hold a value; None when it can."""
-    if type(value) in _PLAIN:
-        return None
     found = Encoding()
-    tag(value, found)
-    if not found.problems:
-        return None
-    first = found.problems[0]
-    at = "" if first.place in ("", "/") else f" at {first.place}"
-    return f"{first.type}{at}, which cannot be kept ({first.reason})"
-
-
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
-
-
-def _copied(value: Any, problem: str | None) -> Any:
-    if type(value) in _PLAIN:
-        return value
-    if problem is not None:
-        return Missing(type_name(type(value)), problem)
     try:
-        return copy.deepcopy(value)
-    except Exception as error:
-        return Missing(type_name(type(value)), f"copying it raised {type(error).__name__}")
+        value = copy.deepcopy(plain(result))
+        tag(value, found)
+        reason = f"{found.problems[0].type}: {found.problems[0].reason}" if found.problems else ""
+    except RecursionError:
+        reason = "it contains itself"
+    except Exception as error:  # its class forbids copies
+        reason = f"{type_name(type(result))}: {type(error).__name__}: {describe_error(error)}"
+    if not reason:
+        return value
+    place = found.problems[0].place if found.problems else "/"
+    at = "" if place == "/" else f" at {place}"
+    raise ToolFailed(
+        f"what it returned cannot be kept{at} ({reason}); return plain values",
+        kind="result",
+        type_name="TypeError",
+    )
 
 
 def _given(
-    method: ToolMethod[Any], environment: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    method: ToolMethod[Any, Any], environment: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a call by name; a call that does not fit the signature raises by itself."""
     try:
