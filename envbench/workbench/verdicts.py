@@ -65,6 +65,46 @@ def verdicts_of(
         TypeError: when a rule or the report is none.
         ValueError: when the report does not have the episode.
     """
+    results, found = _gathered(episode, rules, report)
+    last = episode._source.n_steps + 1
+    return Verdicts(
+        checks=[_check(result, last) for result in results],
+        findings=[_finding(each) for each in found[:MOST_FINDINGS]],
+        forbidden=[each["step_index"] for each in found],
+        restored=[each["restored_at"] for each in found if each["restored_at"] is not None],
+        n_findings=len(found),
+    )
+
+
+def findings_of(
+    episode: EpisodeEvidence, rules: Iterable[Rule] = (), report: Report | None = None
+) -> list[dict[str, Any]]:
+    """Every forbidden change that was found in an episode, in order of steps.
+
+    Arguments and errors are those of `verdicts_of`.
+
+    Returns:
+        A dict a finding, with the columns of the table `findings`: `rule`, `path`, `kind`,
+        `step_index`, `restored_at`, `resolution`, and `before`, `during` and `after` as canonical
+        JSON, None for what was absent.
+    """
+    _, found = _gathered(episode, rules, report)
+    return found
+
+
+def cut(text: bytes) -> bytes:
+    """A value as it is listed: one that is long is cut, and says how long it is."""
+    if len(text) <= LONGEST_VALUE:
+        return text
+    whole = text.decode()
+    digest = hashlib.sha256(text).hexdigest()
+    return canonical({TAG: "cut", "length": len(whole), "sha256": digest, "text": whole[:500]})
+
+
+def _gathered(
+    episode: EpisodeEvidence, rules: Iterable[Rule], report: Report | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The results and the findings of an episode."""
     results: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = []
     store = store_of(episode)
@@ -78,23 +118,7 @@ def verdicts_of(
     if given:
         found += _findings_now(episode, given)
     found.sort(key=lambda each: each["step_index"])
-    last = episode._source.n_steps + 1
-    return Verdicts(
-        checks=[_check(result, last) for result in results],
-        findings=[_finding(each) for each in found[:MOST_FINDINGS]],
-        forbidden=[each["step_index"] for each in found],
-        restored=[each["restored_at"] for each in found if each["restored_at"] is not None],
-        n_findings=len(found),
-    )
-
-
-def cut(text: bytes) -> bytes:
-    """A value as it is listed: one that is long is cut, and says how long it is."""
-    if len(text) <= LONGEST_VALUE:
-        return text
-    whole = text.decode()
-    digest = hashlib.sha256(text).hexdigest()
-    return canonical({TAG: "cut", "length": len(whole), "sha256": digest, "text": whole[:500]})
+    return results, found
 
 
 def _results_in(report: Report, episode: EpisodeEvidence) -> Iterator[dict[str, Any]]:
