@@ -6,6 +6,7 @@ episode's parts come in, and looks for broken Gymnasium contracts a column at a 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add, itemgetter
@@ -22,6 +23,7 @@ from envbench.capture.contract import (
     kind_name,
     outside_error,
 )
+from envbench.capture.frames import AS_BEFORE, RawFrame
 from envbench.capture.recorder import (
     NOTHING,
     Header,
@@ -34,12 +36,17 @@ from envbench.capture.recorder import (
 )
 from envbench.capture.steps import Steps, gather_steps
 from envbench.changes.history import Change, History, sections_of
-from envbench.evidence.digest import SCHEMA, Chain, join_object, state_hash
+from envbench.evidence.digest import SCHEMA, Chain, Shown, join_object, state_hash
+from envbench.evidence.frames import aligned, content_hash
+from envbench.evidence.png import Picture, write_png
 from envbench.evidence.portable import canonical, parse
 from envbench.evidence.record import EncodedEpisode, StepColumns, reward_json
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import TAG, Cut, Encoding, describe_error, encode, tag
-from envbench.store.writing import AuditEvent, EpisodePart, Seal
+from envbench.store.writing import AuditEvent, EpisodePart, FrameRow, Seal
+
+_RECENT_FRAMES = 1_000
+"""Pictures whose PNG is remembered by their pixels."""
 
 
 class EpisodeEncoder:
@@ -66,6 +73,10 @@ class EpisodeEncoder:
         self._seen_states: dict[bytes, str] = {}
         self._known_states: set[str] = set()
         self._known_arrays: set[str] = set()
+        self._shown: Shown | None = None
+        self._last_frame: str | None = None
+        self._recent_frames: dict[bytes, str] = {}
+        self._known_texts: set[str] = set()
         self._n_steps = 0
         self._n_attempts = 0
         self._return: float | None = 0.0
@@ -143,6 +154,12 @@ class EpisodeEncoder:
             }
         else:
             self._reset_times = {"started_at": None, "reset_us": None, "observe_us": None}
+        if header.frame_kind is not None:
+            self._shown = Shown(header.frame_kind)
+            frame = None if reset is None else reset.frame
+            self._shown.update([self._keep_frame(frame, 0, part)])
+            if frame is not None and frame.error is not None:
+                self._add_error(frame.error, 0, part)
         self._keep_arrays(found.arrays, part)
         for error in _encode_errors(found):
             self._add_error(error, 0, part)
@@ -206,6 +223,7 @@ class EpisodeEncoder:
         self._encode_actions(seen, columns, found, errors)
         self._encode_results(seen, columns, found, errors)
         self._encode_states(seen, first, columns, part, errors)
+        self._encode_frames(seen, first, part, errors)
         epoch = self.header.epoch_ns
         started, ended = seen.started_ns, seen.ended_ns
         columns.started_at = [(epoch + at) // 1000 for at in started]
@@ -277,6 +295,51 @@ class EpisodeEncoder:
             for problem in problems:
                 errors.add(i, problem)
 
+    def _encode_frames(self, seen: Steps, first: int, part: EpisodePart, errors: Errors) -> None:
+        if self._shown is None:
+            return
+        self._shown.update(
+            [self._keep_frame(frame, first + i, part) for i, frame in enumerate(seen.frames)]
+        )
+        for i, frame in enumerate(seen.frames):
+            if frame is not None and frame.error is not None:
+                errors.add(i, frame.error)
+
+    def _keep_frame(self, frame: RawFrame | None, step: int, part: EpisodePart) -> str | None:
+        """Add a frame to the part, its content if the episode does not have it yet."""
+        if frame is None or (frame.content is None and frame is not AS_BEFORE):
+            return None
+        text: bytes | None = None
+        content = frame.content
+        if isinstance(content, str):
+            encoded = content.encode()
+            self._last_frame = content_hash(encoded)
+            if self._last_frame not in self._known_texts:
+                self._known_texts.add(self._last_frame)
+                text = encoded
+        elif content is not None:
+            self._last_frame = self._keep_picture(content, part)
+        assert self._last_frame is not None
+        assert self.header.frame_kind is not None
+        part.frames.append(FrameRow(step, self.header.frame_kind, self._last_frame, text))
+        return self._last_frame
+
+    def _keep_picture(self, pixels: Picture, part: EpisodePart) -> str:
+        """The SHA-256 of a picture's PNG, which is added to the part if it is a new one."""
+        # most of those that come again do so soon, and their bytes are hashed faster than packed
+        hashed = hashlib.sha256(b"%a" % (pixels.shape,))
+        hashed.update(pixels.data)
+        key = hashed.digest()
+        digest = self._recent_frames.pop(key, None)
+        if digest is None:
+            content = write_png(pixels)
+            digest = content_hash(content)
+            self._keep_arrays({digest: content}, part)
+        self._recent_frames[key] = digest
+        if len(self._recent_frames) > _RECENT_FRAMES:
+            del self._recent_frames[next(iter(self._recent_frames))]
+        return digest
+
     def _keep_state(
         self, state: RawState, step: int, part: EpisodePart, errors: list[dict[str, Any]]
     ) -> str | None:
@@ -341,6 +404,7 @@ class EpisodeEncoder:
             "audited": canonical(self.header.audited),
             "cleanup": canonical(cleanup if self.header.closes else None),
             "errors": b"[%b]" % b",".join(self._errors),
+            "frames": canonical(self.header.frame_kind),
             "initial_state": canonical(self._initial_state),
             "reset": canonical(self._reset_times),
         }
@@ -373,6 +437,8 @@ class EpisodeEncoder:
             "termination": canonical({"terminated": raw.terminated, "truncated": raw.truncated}),
             "totals": b'{"reward":%b,"steps":%d}' % (reward_json(self._return), self._n_attempts),
         }
+        if self._shown is not None:
+            head["frames"] = self._shown.summary()
         assert self._chain is not None
         digest, trajectory = self._chain.seal(head, state)
         return Seal(head, self._initial_state, state, raw.state.body, digest, trajectory)
@@ -404,15 +470,25 @@ def gather(parts: list[EpisodePart]) -> EncodedEpisode:
     columns = StepColumns()
     for part in parts:
         columns.extend(part.columns)
+    arrays = {digest: content for part in parts for digest, content in part.arrays.items()}
+    shown: list[str | None] = []
+    frames: dict[str, bytes] = {}
+    if "frames" in seal.head:
+        rows = [row for part in parts for row in part.frames]
+        shown = aligned([(row.step_index, row.digest) for row in rows], len(columns))
+        frames = {row.digest: row.text for row in rows if row.text is not None}
+        frames |= {row.digest: arrays[row.digest] for row in rows if row.kind == "rgb_array"}
     return EncodedEpisode(
         parts=dict(seal.head),
         columns=columns,
         states={digest: body for part in parts for digest, _, body in part.states},
-        arrays={digest: content for part in parts for digest, content in part.arrays.items()},
+        arrays=arrays,
         initial_state=seal.initial_state,
         final_state=seal.final_state,
         digest=seal.digest,
         trajectory_digest=seal.trajectory_digest,
+        shown=shown,
+        frames=frames,
     )
 
 

@@ -11,10 +11,18 @@ from typing import Any
 import gymnasium
 
 from envbench.capture.encoder import EpisodeEncoder, gather
+from envbench.capture.frames import FrameReader, NotRendered, frame_kind
 from envbench.capture.guard import check_exposed, guard
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
-from envbench.capture.sink import Sink, Target, WriteFailed, release, sink_for
+from envbench.capture.sink import (
+    Sink,
+    Target,
+    WriteFailed,
+    release,
+    require_frames,
+    sink_for,
+)
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase, require_name
 from envbench.evidence.episode import EpisodeEvidence
@@ -68,7 +76,9 @@ def capture_episode(
         audit: returns the events of an authoritative history since its last call, as dicts
             ``{"table", "op", "key", "before", "after"}``.
         row_keys: the key of each table of the state, by JSON Pointer.
-        render: keep frames; not supported yet.
+        render: keep what the environment shows after its reset and after each step it takes, see
+            `EpisodeEvidence.frames`; it must be made with ``render_mode`` ``"rgb_array"`` or
+            ``"ansi"``. A `render` that raises is an error of its step, and the run goes on.
         expose: names of attributes of the environment that the agent may use, such as
             ``action_masks``. The agent is otherwise kept from what is behind the environment that
             it holds; `envbench.capture.guard` says what that does not cover.
@@ -87,8 +97,6 @@ def capture_episode(
     if audit is not None:
         _require_callables(audit=audit)
     exposed = check_exposed(expose)
-    if render:
-        raise ValueError("render=True: frames are not kept yet; leave it out")
     header = _header(case, environment_id, observer_id, seed, max_steps)
     if options is not None and not isinstance(options, dict):
         raise TypeError(f"options must be a dict or None, not {type(options).__name__}")
@@ -96,7 +104,7 @@ def capture_episode(
     header.provenance = with_run(provenance)
     header.row_keys = _row_keys(row_keys)
     header.audited = audit is not None
-    run = Run(factory, interact, options, exposed)
+    run = Run(factory, interact, options, exposed, render=bool(render))
     return record_episode(header, run, observe=observe, audit=audit, store=store)
 
 
@@ -109,6 +117,7 @@ class Run:
         interact: the agent.
         options: given to `reset`.
         expose: names of attributes of the environment that the agent may use.
+        render: keep frames.
         conclude: called with the recorder and the ending before the episode is sealed.
         swallowed: takes up the exceptions that are recorded and not raised.
     """
@@ -117,6 +126,7 @@ class Run:
     interact: Interact
     options: dict[str, Any] | None = None
     expose: tuple[str, ...] = ()
+    render: bool = False
     conclude: Callable[[Recorder, str], None] | None = None
     swallowed: list[Exception] = field(default_factory=list)
 
@@ -131,10 +141,15 @@ def record_episode(
 ) -> EpisodeEvidence:
     """Record one episode from arguments that were checked; see `capture_episode`."""
     keeping = _Keeping(header, store)
+    if run.render:
+        keeping.require_frames()
     recorder = Recorder(header, keeping.take, observe, audit)
     keeping.watch(recorder)
     try:
         _run(recorder, run)
+    except NotRendered:
+        keeping.forget(recorder)
+        raise
     except BaseException as error:
         failure = keeping.commit()
         if failure is not None:
@@ -207,6 +222,18 @@ class _Keeping:
         if self._sink is not None:
             self._sink.watch(recorder)
 
+    def require_frames(self) -> None:
+        """Refuse a target that keeps no frames."""
+        if self._sink is not None:
+            require_frames(self._sink)
+
+    def forget(self, recorder: Recorder) -> None:
+        """Keep nothing of an episode that did not begin."""
+        recorder.detach()
+        if self._sink is not None:
+            self._sink.forget(recorder)
+            release(self._sink)
+
     def take(self, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from the recorder."""
         with handing_over(), self._taking:
@@ -253,6 +280,8 @@ def _run(recorder: Recorder, run: Run) -> None:
     interruption: BaseException | None = None
     try:
         env = _make(recorder, run)
+        if env is not None and run.render:
+            recorder.show(FrameReader(frame_kind(env), lambda: env.render()))
         if env is not None:
             output, crashed = _interact(recorder, env, run)
     except BaseException as error:
@@ -260,7 +289,8 @@ def _run(recorder: Recorder, run: Run) -> None:
     state, cleanup = UNSEEN, {"attempted": False, "completed": False, "error": None}
     if env is not None:
         try:
-            state = recorder.see("observe_final")
+            if not isinstance(interruption, NotRendered):
+                state = recorder.see("observe_final")
         except BaseException as error:
             interruption = interruption or error
         try:
@@ -268,6 +298,8 @@ def _run(recorder: Recorder, run: Run) -> None:
                 _close(recorder, env, cleanup, run)
         except BaseException as error:
             interruption = interruption or error
+    if isinstance(interruption, NotRendered):
+        raise interruption
     if interruption is not None:
         ending = "interrupted"
     elif env is None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy import ndarray
 
 from envbench.capture.contract import outside_error
+from envbench.capture.frames import FrameReader, RawFrame
 from envbench.capture.provenance import Provenance
 from envbench.capture.surroundings import Surroundings, unknown_surroundings
 from envbench.evidence.case import EvalCase
@@ -72,6 +73,7 @@ class RawStep:
         errors: what went wrong, most telling first.
         started_ns: nanoseconds on the recorder's clock.
         ended_ns: likewise.
+        frame: what the environment showed after it; None where that was not asked.
     """
 
     action: Any
@@ -81,6 +83,7 @@ class RawStep:
     errors: list[dict[str, Json]]
     started_ns: int
     ended_ns: int
+    frame: RawFrame | None = None
 
 
 Row = RawStep | tuple[Any, Any, Any, Any, Any, Any, int, int]
@@ -95,6 +98,7 @@ class RawReset:
     state: RawState
     started_ns: int | None
     ended_ns: int | None
+    frame: RawFrame | None = None
 
 
 @dataclass(slots=True)
@@ -138,6 +142,7 @@ class Header:
     Attributes:
         provenance: may be replaced until the episode is sealed, by one with further labels.
         environment_fingerprint: digest of what the environment does, where it can tell.
+        frame_kind: what frames are kept, None for none; known before the reset.
         closes: whether closing the environment belongs to the episode.
         epoch_ns: what the recorder's clock is behind the nanoseconds since 1970 UTC.
     """
@@ -155,6 +160,7 @@ class Header:
     capture_steps: bool
     closes: bool
     environment_fingerprint: str | None = None
+    frame_kind: str | None = None
     max_obs_chars: int | None = None
     max_action_chars: int | None = None
     episode_id: str = field(default_factory=new_id)
@@ -203,6 +209,7 @@ class Recorder:
         self._observe = observe
         self._audit = audit
         self._watched = observe is not None or audit is not None
+        self._frames: FrameReader | None = None
         self._reset: RawReset | None = None
         self._errors: list[dict[str, Json]] = []
         self._issues: list[str] = []
@@ -214,6 +221,11 @@ class Recorder:
     def ended(self) -> bool:
         """Whether the environment has ended the episode."""
         return self.terminated or self.truncated
+
+    def show(self, frames: FrameReader) -> None:
+        """Keep what the environment shows after its reset and after each step it takes."""
+        self._frames, self._watched = frames, True
+        self.header.frame_kind = frames.kind
 
     def reset(self, call: Callable[[], Any]) -> Any:
         """Reset the environment, and see what it returned.
@@ -234,6 +246,7 @@ class Recorder:
         if has_kept(self._reset.result):
             self._errors += [{**error, "step": 0} for error in self._judge(result)]
         self._reset.state = self.see("observe_reset")
+        self._reset.frame = self._look()
         return result
 
     def step(self, action: Any, call: Callable[[Any], Any]) -> Any:
@@ -254,7 +267,9 @@ class Recorder:
                 ended = perf_counter_ns()
                 self.failed = isinstance(error, Exception)
                 errors = [self.describe("step", error)]
-                self._append(RawStep(held, False, NOTHING, UNSEEN, errors, started, ended))
+                self._append(
+                    RawStep(held, False, NOTHING, UNSEEN, errors, started, ended), shows=self.failed
+                )
             raise
         return result
 
@@ -306,7 +321,7 @@ class Recorder:
         """Record an attempted step whose action the environment never saw."""
         now = perf_counter_ns()
         errors = [{**self.describe("action", error), "value": keep(action)}]
-        self._append(RawStep(None, True, NOTHING, UNSEEN, errors, now, now))
+        self._append(RawStep(None, True, NOTHING, UNSEEN, errors, now, now), shows=False)
 
     def note_flags(self, result: Any) -> None:
         """Take the end of the episode from what a step returned."""
@@ -389,13 +404,25 @@ class Recorder:
         self.parts += 1
         self._deliver(self, part)
 
-    def _append(self, step: RawStep) -> None:
+    def _append(self, step: RawStep, *, shows: bool = True) -> None:
         self.n_steps += 1
         self.steps.append(step)
         step.state, errors = self._read("observe_step")
         step.errors += errors
+        if shows:
+            step.frame = self._look()
         if self.n_steps >= self.limit:
             self.hand_over()
+
+    def _look(self) -> RawFrame | None:
+        """Read what the environment shows, if that is to be kept."""
+        if self._frames is None:
+            return None
+        try:
+            return self._frames.read()
+        except BaseException as error:  # an interrupt
+            self.error("render", error)
+            raise
 
     def _read(self, phase: str) -> tuple[RawState, list[dict[str, Json]]]:
         errors: list[dict[str, Json]] = []
@@ -512,6 +539,7 @@ def weight(step: Row) -> int:
     body = step.state.body
     arrays = step.state.found.arrays.values() if step.state.found else ()
     seen = (len(body) if body else 0) + sum(map(len, arrays))
+    seen += step.frame.weight if step.frame else 0
     return 400 + _size(step.action) + _size(step.result) + seen
 
 

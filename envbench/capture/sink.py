@@ -155,6 +155,12 @@ class Sink:
         self._open[recorder.header.episode_id] = recorder
         OPEN_HERE.add(recorder.header.episode_id)
 
+    def forget(self, recorder: Recorder) -> None:
+        """Keep nothing of an episode that did not begin; nothing of it was handed over."""
+        recorder.detach()
+        self._open.pop(recorder.header.episode_id, None)
+        OPEN_HERE.discard(recorder.header.episode_id)
+
     def put(self, part: EpisodePart) -> None:
         """Take a part that is encoded already; what goes wrong is said by `flush`."""
         last = part.seal is not None
@@ -635,6 +641,21 @@ def release(sink: Sink) -> None:
         sink.flush()
 
 
+def require_frames(sink: Sink) -> None:
+    """Refuse a sink that keeps no frames, and let go of it.
+
+    Raises:
+        ValueError: when its target is a file of JSON lines.
+    """
+    if sink.backend.by_line:
+        name = sink.backend.name
+        release(sink)
+        raise ValueError(
+            f"render=True: frames are kept in a store, and {name} is a file of JSON lines; name a"
+            " store, or leave render out"
+        )
+
+
 def observe(target: Target) -> None:
     """Set where the wrappers record when they are not told: a store, its path, or a .jsonl file.
 
@@ -691,6 +712,8 @@ _OF_PART = 4_000
 def _raw_weight(raw: RawPart) -> int:
     """About how many bytes a part takes, from a sample of its steps."""
     reset = 0 if raw.reset is None or raw.reset.state.body is None else len(raw.reset.state.body)
+    if raw.reset is not None and raw.reset.frame is not None:
+        reset += raw.reset.frame.weight
     n = len(raw.steps)
     if not n:
         return _OF_PART + reset
@@ -704,7 +727,8 @@ def _part_weight(part: EpisodePart) -> int:
     texts = sum(len(text) for text in columns.observation if text is not None)
     texts += sum(len(text) for text in columns.info if text is not None)
     bodies = sum(len(body) for _, _, body in part.states) + sum(map(len, part.arrays.values()))
-    return _OF_PART + 500 * len(columns) + texts + bodies
+    shown = sum(200 + len(frame.text or b"") for frame in part.frames)
+    return _OF_PART + 500 * len(columns) + texts + bodies + shown
 
 
 def _no_cleanup(recorder: Recorder) -> dict[str, Json] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from envbench.capture.frames import RawFrame
 from envbench.capture.recorder import NOTHING, UNSEEN, RawState, RawStep, Row
 
 
@@ -23,6 +24,7 @@ class Steps:
         started_ns: when each step began, on the recorder's clock.
         ended_ns: when each step ended.
         states: the state after each step; empty when there is no observer.
+        frames: what was shown after each step; empty when nothing was.
     """
 
     n: int
@@ -38,6 +40,7 @@ class Steps:
     started_ns: list[int]
     ended_ns: list[int]
     states: list[RawState]
+    frames: list[RawFrame | None]
 
     def spread(self, values: list[Any], positions: Sequence[int]) -> list[Any]:
         """Values at their positions, None between them."""
@@ -53,7 +56,7 @@ def gather_steps(rows: list[Row]) -> Steps:
     """Turn held steps into columns."""
     if set(map(type, rows)) == {tuple}:
         return _gather_plain(rows)
-    steps = Steps(len(rows), [], [], [], [], [], [], [], [], [], [], [], [])
+    steps = Steps(len(rows), [], [], [], [], [], [], [], [], [], [], [], [], [])
     returned = (
         steps.observations,
         steps.rewards,
@@ -74,6 +77,7 @@ def gather_steps(rows: list[Row]) -> Steps:
         steps.started_ns.append(row.started_ns)
         steps.ended_ns.append(row.ended_ns)
         steps.states.append(row.state)
+        steps.frames.append(row.frame)
     return steps
 
 
@@ -96,6 +100,7 @@ def _gather_plain(rows: list[Any]) -> Steps:
         started_ns=started,
         ended_ns=ended,
         states=[],
+        frames=[],
     )
 
 

@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
+from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import Header, Recorder, hold
-from envbench.capture.sink import Sink, Target, release, sink_for
+from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
 from envbench.store import Store
@@ -38,7 +39,9 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         max_action_chars: likewise for actions.
         case: what the episodes answer; by default a case named after the environment.
         provenance: agent, version and run.
-        render: keep frames; not supported yet.
+        render: keep what the environment shows after each reset and step, see
+            `EpisodeEvidence.frames`; it must be made with ``render_mode`` ``"rgb_array"`` or
+            ``"ansi"``. A `render` that raises is an error of its step, and the run goes on.
 
     Raises:
         TypeError: when an argument is of the wrong type.
@@ -70,8 +73,9 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         provenance: Provenance | None = None,
         render: bool = False,
     ) -> None:
-        if render:
-            raise ValueError("render=True: frames are not kept yet; leave it out")
+        if render and not capture_steps:
+            raise ValueError("render=True keeps a frame a step, and capture_steps=False no steps")
+        self._frame_kind = frame_kind(env) if render else None
         if case is not None and not isinstance(case, EvalCase):
             raise TypeError(f"case must be an EvalCase, not {type(case).__name__}")
         limits = {"max_obs_chars": max_obs_chars, "max_action_chars": max_action_chars}
@@ -104,6 +108,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         self._settling: Recorder | None = None
         self._late = 0
         self._sink: Sink | None = sink_for(exporter)
+        if render:
+            require_frames(self._sink)
         self._unkept: Sink | None = None
         self._episodes: list[str] = []
         self._dropped = weakref.finalize(self, _drop, self._sink, self._episodes, os.getpid())
@@ -137,6 +143,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             max_action_chars=self._limits["max_action_chars"],
         )
         recorder = sink.recorder(header)
+        if self._frame_kind is not None:
+            recorder.show(FrameReader(self._frame_kind, self.env.render))
         self._episodes[:] = [header.episode_id]
         if seed is not None and header.seed is None:
             recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")

@@ -5,6 +5,16 @@
 
 from envbench.evidence.case import EvalCase
 from envbench.evidence.episode import EpisodeEvidence, Initial, Step
+from envbench.evidence.frames import Frame, Frames
 from envbench.evidence.tagged import Missing, Named
 
-__all__ = ["EpisodeEvidence", "EvalCase", "Initial", "Missing", "Named", "Step"]
+__all__ = [
+    "EpisodeEvidence",
+    "EvalCase",
+    "Frame",
+    "Frames",
+    "Initial",
+    "Missing",
+    "Named",
+    "Step",
+]

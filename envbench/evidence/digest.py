@@ -91,8 +91,12 @@ class Chain:
     def seal(self, head: Mapping[str, bytes], final_state: str | None) -> tuple[str, str]:
         """Close the chain.
 
+        What was shown has its part in `head`, see `Shown`: it is in the digest of all evidence and
+        not in that of the trajectory, which is the same whether somebody watched or not.
+
         Args:
-            head: canonical JSON of every key of `.data` but the steps, states and digests.
+            head: canonical JSON of every key of `.data` but the steps, states and digests; that of
+                the frames is what `Shown.summary` gives.
             final_state: hash of the last state, or None when it was not seen.
 
         Returns:
@@ -109,6 +113,42 @@ class Chain:
             "trajectory_digest": _quoted(trajectory),
         }
         return hashlib.sha256(join_object(whole)).hexdigest(), trajectory
+
+
+class Shown:
+    """The running digest of which frame an episode showed when.
+
+    Args:
+        kind: ``"rgb_array"`` or ``"ansi"``.
+    """
+
+    __slots__ = ("_count", "_hash", "_kind")
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._hash = hashlib.sha256()
+        self._count = 0
+
+    def update(self, frames: Iterable[str | None]) -> None:
+        """Add the next frames by the SHA-256 of their content, None where there is none."""
+        entries = list(map(_quoted, frames))
+        self._count += len(entries)
+        self._hash.update(b"".join(entries))
+
+    def summary(self) -> bytes:
+        """The canonical JSON by which the frames enter the digest of all evidence."""
+        return b'{"count":%d,"kind":"%b","sha256":"%b"}' % (
+            self._count,
+            self._kind.encode(),
+            self._hash.hexdigest().encode(),
+        )
+
+
+def shown(kind: str, frames: Iterable[str | None]) -> bytes:
+    """The summary of all frames of an episode; see `Shown`."""
+    digest = Shown(kind)
+    digest.update(frames)
+    return digest.summary()
 
 
 def seal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import importlib
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from envbench.evidence.case import EvalCase
-from envbench.evidence.digest import seal, state_hash
+from envbench.evidence.digest import seal, shown, state_hash
+from envbench.evidence.frames import Frames, content_hash
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import EncodedEpisode, Source, StepColumns
 from envbench.evidence.schema import DATA_KEYS, TAGGED_KEYS, check_schema
@@ -28,8 +30,9 @@ from envbench.evidence.tagged import (
     inline_arrays,
 )
 
-NOT_COVERAGE = ("action", "lifecycle", "limit", "step_limit")
-"""Phases of errors that leave no gap in the evidence: nothing was done, or it was asked for."""
+NOT_COVERAGE = ("action", "lifecycle", "limit", "render", "step_limit")
+"""Phases of errors that leave no gap in what is judged: nothing was done, it was asked for, or a
+frame is missing, which is looked at and not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class EpisodeEvidence:
     @property
     def data(self) -> EpisodeData:
         """All evidence as plain JSON, parsed key by key as it is asked for; a detached copy."""
-        return EpisodeData(self._load, DATA_KEYS)
+        return EpisodeData(self._load, self._keys())
 
     @property
     def episode_id(self) -> str:
@@ -159,6 +162,14 @@ class EpisodeEvidence:
         for block in self._source.steps():
             hashes.extend(block.state_hash)
         return States(hashes, self._state)
+
+    @property
+    def frames(self) -> Frames:
+        """What the environment showed, where rendering was asked for; aligned with `states`."""
+        source, kind = self._source, self._frame_kind()
+        if kind is None:
+            return Frames(None, [None] * (source.n_steps + 1), lambda hashes: {})
+        return Frames(kind, source.frame_hashes(), source.frame_contents)
 
     @property
     def steps(self) -> list[Step]:
@@ -232,7 +243,7 @@ class EpisodeEvidence:
 
     def to_dict(self) -> dict[str, Json]:
         """All evidence as plain JSON that stands alone, large arrays included."""
-        return {key: self._load(key) for key in DATA_KEYS}
+        return {key: self._load(key) for key in self._keys()}
 
     def save_json(self, path: str | os.PathLike[str]) -> None:
         """Write all evidence to a JSON file, which is complete or not there."""
@@ -276,9 +287,9 @@ class EpisodeEvidence:
                     problems.append(f"/arrays/{expected}: the array was altered")
             except KeyError:
                 problems.append(f"/arrays/{expected}: the array is missing")
-        digest, trajectory = seal(
-            source.head(), source.initial_state, source.steps(), source.final_state
-        )
+        head = dict(source.head())
+        problems += self._altered_frames(head)
+        digest, trajectory = seal(head, source.initial_state, source.steps(), source.final_state)
         if trajectory != source.trajectory_digest:
             problems.append(
                 f"/trajectory_digest: {source.trajectory_digest} does not fit what is recorded"
@@ -336,6 +347,30 @@ class EpisodeEvidence:
             for column in (block.action, block.observation, block.info, block.error):
                 yield from column
 
+    def _frame_kind(self) -> str | None:
+        head = self._source.head()
+        return parse(head["frames"])["kind"] if "frames" in head else None
+
+    def _keys(self) -> tuple[str, ...]:
+        return DATA_KEYS if self._frame_kind() is None else (*DATA_KEYS, "frames")
+
+    def _altered_frames(self, head: dict[str, bytes]) -> list[str]:
+        """Say which frames were altered, and put into the head how they enter the digest."""
+        frames = self.frames
+        if frames.kind is None:
+            return []
+        problems = []
+        first = {digest: i for i, digest in reversed(list(enumerate(frames.hashes)))}
+        for digests in _batches([digest for digest in first if digest is not None], 64):
+            contents = self._source.frame_contents(digests)
+            for digest in digests:
+                if digest not in contents:
+                    problems.append(f"/frames/{first[digest]}: the frame {digest} is missing")
+                elif content_hash(contents[digest]) != digest:
+                    problems.append(f"/frames/{first[digest]}: the frame {digest} was altered")
+        head["frames"] = shown(frames.kind, frames.hashes)
+        return problems
+
     def _unseen_states(self) -> list[str]:
         if self._head("observer_id") is None:
             return []
@@ -357,6 +392,8 @@ class EpisodeEvidence:
             return None if digest is None else self._inline(source.state(digest))
         if key in ("digest", "trajectory_digest"):
             return getattr(source, key)
+        if key == "frames":
+            return _frames_json(self.frames)
         text = source.head()[key]
         return self._inline(text) if key in TAGGED_KEYS else parse(text)
 
@@ -578,6 +615,30 @@ def _tagged_reward(reward: float | None) -> Json:
     return {TAG: "float", "value": "nan" if math.isnan(reward) else str(reward)}
 
 
+def _batches(items: list[str], size: int) -> Iterator[list[str]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def _frames_json(frames: Frames) -> Json:
+    """Frames as they stand in `.data`, each content once."""
+    content: dict[str, Json] = {}
+    for frame in frames:
+        if frame is not None and frame.sha256 not in content:
+            picture = frame.kind == "rgb_array"
+            content[frame.sha256] = (
+                base64.b64encode(frame.content).decode() if picture else frame.text
+            )
+    return {"kind": frames.kind, "shown": list(frames.hashes), "content": content}
+
+
+def _read_contents(frames: dict[str, Json]) -> dict[str, bytes]:
+    """The contents of frames as `.data` holds them, by SHA-256."""
+    if frames["kind"] == "ansi":
+        return {digest: text.encode() for digest, text in frames["content"].items()}
+    return {digest: base64.b64decode(text) for digest, text in frames["content"].items()}
+
+
 def _encode(data: dict[str, Json]) -> EncodedEpisode:
     """Turn checked `.data` back into columns."""
     arrays: dict[str, bytes] = {}
@@ -612,12 +673,15 @@ def _encode(data: dict[str, Json]) -> EncodedEpisode:
         columns.started_at.append(step["started_at"])
         columns.step_us.append(step["step_us"])
         columns.observe_us.append(step["observe_us"])
-    apart = ("steps", "initial_state", "final_state", "digest", "trajectory_digest")
+    apart = ("steps", "initial_state", "final_state", "digest", "trajectory_digest", "frames")
     head = {
         key: text(value) if key in TAGGED_KEYS else canonical(value)
         for key, value in data.items()
         if key not in apart
     }
+    frames = data.get("frames")
+    if frames is not None:
+        head["frames"] = shown(frames["kind"], frames["shown"])
     return EncodedEpisode(
         parts=head,
         columns=columns,
@@ -627,6 +691,8 @@ def _encode(data: dict[str, Json]) -> EncodedEpisode:
         final_state=keep_state(data["final_state"]),
         digest=data["digest"],
         trajectory_digest=data["trajectory_digest"],
+        shown=() if frames is None else frames["shown"],
+        frames={} if frames is None else _read_contents(frames),
     )
 
 

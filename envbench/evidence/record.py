@@ -6,7 +6,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -87,7 +87,10 @@ class Source(Protocol):
         """The recorded digest of what happened."""
 
     def head(self) -> Mapping[str, bytes]:
-        """Canonical JSON of every key of `.data` but the steps, states and digests."""
+        """Canonical JSON of every key of `.data` but the steps, states and digests.
+
+        ``frames`` is in it when the episode was rendered, as `digest.Shown.summary` gives it.
+        """
 
     def steps(self) -> Iterable[StepColumns]:
         """The steps in blocks, in order."""
@@ -101,10 +104,21 @@ class Source(Protocol):
     def array(self, digest: str) -> bytes:
         """The content of a large array, in C order."""
 
+    def frame_hashes(self) -> Sequence[str | None]:
+        """The SHA-256 of each frame, of the reset first; None where there is none."""
+
+    def frame_contents(self, digests: Sequence[str]) -> dict[str, bytes]:
+        """The contents of frames by SHA-256, PNG files or UTF-8; what is missing is left out."""
+
 
 @dataclass(slots=True)
 class EncodedEpisode:
-    """A sealed episode in memory; a `Source`."""
+    """A sealed episode in memory; a `Source`.
+
+    Attributes:
+        shown: the SHA-256 of each frame, of the reset first; empty when it was not rendered.
+        frames: the contents of these by SHA-256.
+    """
 
     parts: dict[str, bytes]
     columns: StepColumns
@@ -114,6 +128,8 @@ class EncodedEpisode:
     final_state: str | None
     digest: str
     trajectory_digest: str
+    shown: Sequence[str | None] = ()
+    frames: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def n_steps(self) -> int:
@@ -139,6 +155,14 @@ class EncodedEpisode:
     def array(self, digest: str) -> bytes:
         """The content of a large array, in C order."""
         return self.arrays[digest]
+
+    def frame_hashes(self) -> Sequence[str | None]:
+        """The SHA-256 of each frame, of the reset first; None where there is none."""
+        return self.shown or [None] * (self.n_steps + 1)
+
+    def frame_contents(self, digests: Sequence[str]) -> dict[str, bytes]:
+        """The contents of frames by SHA-256."""
+        return {digest: self.frames[digest] for digest in digests if digest in self.frames}
 
 
 def reward_json(reward: float | None) -> bytes:

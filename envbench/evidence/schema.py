@@ -6,6 +6,8 @@ refuses such evidence here, naming the place, so that checks never meet a malfor
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +15,8 @@ from typing import Any
 
 from envbench.evidence.case import EXPECTS, EvalCase, case_digest
 from envbench.evidence.digest import SCHEMA
+from envbench.evidence.frames import FRAME_KINDS
+from envbench.evidence.png import png_size
 from envbench.evidence.portable import MAX_DEPTH, Json, canonical
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import TAG, TAG_BYTES, Encoding, decode, extract_arrays, tag
@@ -43,6 +47,7 @@ PHASES = (
     "contract",
     "limit",
     "audit",
+    "render",
     "close",
 )
 
@@ -63,10 +68,11 @@ def check_schema(data: Mapping[str, Json]) -> None:
     schema = data.get("schema")
     if schema != SCHEMA:
         raise ValueError(f"/schema: expected {SCHEMA!r}, found {schema!r}")
-    _fields(data, "", _TOP)
+    _fields(data, "", {**_TOP, **_RENDERED} if "frames" in data else _TOP)
     _check_case(data)
     _check_steps(data)
     _check_samples(data)
+    _check_frames(data)
     _check_termination(data)
 
 
@@ -335,8 +341,17 @@ _TOP: dict[str, Check] = {
     "trajectory_digest": _sha256,
 }
 
+_RENDERED: dict[str, Check] = {
+    "frames": _object(
+        kind=_one_of(*FRAME_KINDS),
+        shown=_list_of(_either(_sha256)),
+        content=_kind("an object", dict),
+    ),
+}
+
 DATA_KEYS = tuple(_TOP)
-"""Every key of `.data`, in the order in which they are handed out."""
+"""Every key of `.data`, in the order in which they are handed out; a rendered episode has `frames`
+too."""
 
 
 TAGGED_KEYS = ("options", "initial", "output", "errors", "audit", "cleanup")
@@ -392,6 +407,38 @@ def _check_samples(data: Mapping[str, Json]) -> None:
         if step["transition"] is not None:
             place = f"/steps/{i}/transition/observation"
             _sample(observations, step["transition"]["observation"], place)
+
+
+def _check_frames(data: Mapping[str, Json]) -> None:
+    """Check that there is a frame or null for each state, and that each content is shown."""
+    if "frames" not in data:
+        return
+    frames = data["frames"]
+    shown, content = frames["shown"], frames["content"]
+    named = set(shown)
+    if not data["capture_steps"]:
+        raise ValueError("/frames: frames are kept although capture_steps is false")
+    if len(shown) != len(data["steps"]) + 1:
+        raise ValueError(
+            f"/frames/shown: {len(shown)} entries, where {len(data['steps'])} steps and the reset"
+            " have one each"
+        )
+    for i, digest in enumerate(shown):
+        if digest is not None and digest not in content:
+            raise ValueError(f"/frames/shown/{i}: the content of {digest} is missing")
+    for digest, value in content.items():
+        place = f"/frames/content/{digest}"
+        if digest not in named:
+            raise ValueError(f"{place}: no frame shows it")
+        _text(value, place)
+        if frames["kind"] == "rgb_array":
+            try:
+                png = base64.b64decode(value, validate=True)
+                png_size(png)
+            except (binascii.Error, ValueError) as error:
+                raise ValueError(f"{place}: {error}") from None
+            if base64.b64encode(png).decode() != value:
+                raise ValueError(f"{place}: not the one way to write these bytes in Base64")
 
 
 def _check_termination(data: Mapping[str, Json]) -> None:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from envbench.evidence.digest import Chain
+from envbench.evidence.digest import Chain, shown
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns, reward_json
 from envbench.store.changes import derive_from_store
 from envbench.store.errors import StoreError, StoreWarning
 from envbench.store.messages import explain, one_line
-from envbench.store.reading import audit_json, read_blocks
+from envbench.store.reading import audit_json, read_blocks, read_frame_hashes
 from envbench.store.spill import SpillFile, read_spill, set_aside, spill_files, spill_folder
 from envbench.store.writing import EpisodePart, Seal, microseconds, write_parts
 
@@ -185,6 +185,7 @@ class _Adoption:
         events = self._column(
             "SELECT event_index FROM audit_events WHERE episode_id = ?", of_episode
         )
+        frames = self._column("SELECT step_index FROM frames WHERE episode_id = ?", of_episode)
         header = self._has_header(episode_id)
         missing = []
         for part in parts:
@@ -195,6 +196,7 @@ class _Adoption:
                     states=[each for each in part.states if each[0] not in states],
                     arrays={key: body for key, body in part.arrays.items() if key not in arrays},
                     audit=[each for each in part.audit if each[0] not in events],
+                    frames=[each for each in part.frames if each.step_index not in frames],
                     opening=None if header else part.opening,
                 )
             )
@@ -202,6 +204,7 @@ class _Adoption:
             states |= {digest for digest, _, _ in part.states}
             arrays |= set(part.arrays)
             events |= {index for index, _ in part.audit}
+            frames |= {each.step_index for each in part.frames}
             header = header or part.opening is not None
         return missing
 
@@ -264,7 +267,7 @@ def _may_go_on(files: list[SpillFile]) -> bool:
 
 def _is_marker(part: EpisodePart) -> bool:
     """Whether a part only says that its episode goes on elsewhere."""
-    held = (part.states, part.arrays, part.audit, part.opening, part.seal)
+    held = (part.states, part.arrays, part.audit, part.frames, part.opening, part.seal)
     return not len(part.columns) and not any(held)
 
 
@@ -287,6 +290,7 @@ def _seal_interrupted(store: Store, episode_id: str, header: Json) -> Seal:
     initial_state = header.pop("initial_state")
     audited, cleanup = header.pop("audited"), header.pop("cleanup")
     errors: list[Json] = header.pop("errors")
+    frame_kind = header.pop("frames", None)
     head = {key: canonical(value) for key, value in header.items()}
     chain = Chain(head, initial_state)
     total: float | None = 0.0
@@ -330,6 +334,9 @@ def _seal_interrupted(store: Store, episode_id: str, header: Json) -> Seal:
         "termination": canonical(flags),
         "totals": b'{"reward":%b,"steps":%d}' % (reward_json(total), chain.n_steps),
     }
+    if frame_kind is not None:
+        frames = read_frame_hashes(store, episode_id, chain.n_steps)
+        head["frames"] = shown(frame_kind, frames)
     digest, trajectory = chain.seal(head, None)
     return Seal(head, initial_state, None, None, digest, trajectory)
 

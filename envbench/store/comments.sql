@@ -120,12 +120,12 @@ COMMENT ON COLUMN audit_events.key IS 'Key of the row, JSON.';
 COMMENT ON COLUMN audit_events.before IS 'The row before, JSON. NULL when there was none.';
 COMMENT ON COLUMN audit_events.after IS 'The row after, JSON. NULL when there is none.';
 
-COMMENT ON TABLE frames IS 'One row for each rendered frame, when rendering was asked for.';
+COMMENT ON TABLE frames IS 'One row for each frame that was kept, when rendering was asked for.';
 COMMENT ON COLUMN frames.episode_id IS 'The episode.';
 COMMENT ON COLUMN frames.step_index IS 'Step after which the frame was rendered: 0 is the reset.';
 COMMENT ON COLUMN frames.kind IS 'rgb_array or ansi.';
-COMMENT ON COLUMN frames.blob_hash IS 'The picture in blobs. NULL for text.';
-COMMENT ON COLUMN frames.body IS 'The frame''s text. NULL for a picture.';
+COMMENT ON COLUMN frames.blob_hash IS 'SHA-256 of the frame: of the picture in blobs, a PNG file, or of the text.';
+COMMENT ON COLUMN frames.body IS 'The text, where it is shown for the first time. NULL where it comes again, and for a picture.';
 
 COMMENT ON TABLE blobs IS 'One row for each large array or picture of an episode, by content.';
 COMMENT ON COLUMN blobs.episode_id IS 'The episode.';

@@ -11,7 +11,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,8 @@ import duckdb
 
 from envbench.changes.history import history_of
 from envbench.evidence.case import case_digest
-from envbench.evidence.digest import seal, state_hash
+from envbench.evidence.digest import seal, shown, state_hash
+from envbench.evidence.frames import aligned
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import Source
 from envbench.store import reading, writing
@@ -40,9 +42,6 @@ NOT_VERIFIED = {
     "schema_info.created_by": "describes the file",
     "open_episodes.opened_at": "an episode that is being recorded has no seal yet",
     "open_episodes.header": "an episode that is being recorded has no seal yet",
-    "frames.body": "a rendered text is shown and never judged",
-    "frames.kind": "a rendered text is shown and never judged",
-    "frames.step_index": "a rendered picture is shown and never judged; its bytes are verified",
     "findings": "derived by a check, and can be found again",
     "decisions": "follows from a report and a policy, and can be made again",
     "tasks": "no episode's evidence rests on it",
@@ -133,6 +132,7 @@ def verify(store: Store) -> Verification:
             look.at_steps,
             look.at_states,
             look.at_audit,
+            look.at_frames,
             look.at_blobs,
             look.at_episodes,
             look.at_changes,
@@ -386,12 +386,62 @@ class _Look:
             elif not (rows == distinct and (least, most) == (0, rows - 1)):
                 self.add("audit_events", "the events are not numbered from 0 on", episode_id)
 
+    def at_frames(self) -> None:
+        rendered: dict[str, tuple[int, Json]] = {
+            episode_id: (n_steps, _json(extra)["frames"])
+            for episode_id, n_steps, extra in self.query(
+                "SELECT episode_id, n_steps, extra FROM episodes "
+                "WHERE contains(extra, '\"frames\"')"
+            )
+        }
+        rows = self.snapshot.rows(
+            "SELECT episode_id, step_index, kind, blob_hash, body FROM frames "
+            "SEMI JOIN episodes USING (episode_id) ORDER BY episode_id, step_index"
+        )
+        for episode_id, found in groupby(rows, itemgetter(0)):
+            frames = [row[1:] for row in found]
+            if episode_id not in rendered:
+                self.add("frames", "the episode was not rendered", episode_id, frames[0][0])
+            else:
+                self._look_at_frames(episode_id, frames, *rendered.pop(episode_id))
+        for episode_id, (n_steps, summary) in rendered.items():  # those without a single frame
+            self._look_at_frames(episode_id, [], n_steps, summary)
+
+    def _look_at_frames(
+        self, episode_id: str, frames: list[tuple[Any, ...]], n_steps: int, summary: Json
+    ) -> None:
+        """The frames of one episode, in order, and how they enter its digest."""
+        before = len(self.problems)
+        kind, last = summary["kind"], -1
+        texts: set[str] = set()
+        for step, its_kind, digest, text in frames:
+            if step == last or not 0 <= step <= n_steps:
+                what = "there more than once" if step == last else f"not among {n_steps} steps"
+                self.add("frames", f"the frame is {what}", episode_id, step)
+            last = step
+            # a text stands where it is shown for the first time, and only there
+            first = kind == "ansi" and digest not in texts
+            fits = text is not None and hashlib.sha256(text.encode()).hexdigest() == digest
+            if its_kind != kind or (text is not None) != first or first != fits:
+                self.add("frames", f"the frame {digest} was altered", episode_id, step)
+            texts.add(digest)
+        hashes = aligned([(step, digest) for step, _, digest, _ in frames], n_steps)
+        if len(self.problems) == before and shown(kind, hashes) != canonical(summary):
+            message = "a frame was altered, is missing, or is shown after another step"
+            self.add("frames", message, episode_id)
+
     def at_blobs(self) -> None:
         referred: dict[tuple[str, str], int | None] = {}
         for episode_id, step, text in self.snapshot.rows(_TEXTS_WITH_ARRAYS):
             for digest in _references(text):
                 referred.setdefault((episode_id, digest), step)
-        pictures = set(self.query("SELECT episode_id, blob_hash FROM frames"))
+        pictures: dict[tuple[str, str], int] = {
+            (episode_id, digest): step
+            for episode_id, digest, step in self.query(
+                "SELECT episode_id, blob_hash, min(step_index) FROM frames SEMI JOIN episodes "
+                "USING (episode_id) WHERE kind = 'rgb_array' GROUP BY ALL ORDER BY ALL"
+            )
+        }
         seen: dict[tuple[str, str], int] = {}
         for episode_id, digest, n_bytes, codec, body in self.snapshot.rows(
             "SELECT episode_id, blob_hash, n_bytes, codec, body FROM blobs", at_once=50
@@ -400,22 +450,22 @@ class _Look:
                 continue
             key = episode_id, digest
             seen[key] = seen.get(key, 0) + 1
-            step = referred.get(key)
+            step = referred.get(key, pictures.get(key))
+            what = "frame" if key in pictures else "array"
             try:
                 content = writing.decompress(codec, body, n_bytes)
                 if len(content) != n_bytes or hashlib.sha256(content).hexdigest() != digest:
-                    self.add("blobs", f"the array {digest} was altered", episode_id, step)
+                    self.add("blobs", f"the {what} {digest} was altered", episode_id, step)
             except (ValueError, MemoryError, OverflowError) as error:
-                self.add("blobs", f"the array {digest}: {error}", episode_id, step)
+                self.add("blobs", f"the {what} {digest}: {error}", episode_id, step)
             if key not in referred and key not in pictures:
                 self.note("blobs", f"nothing refers to the array {digest}", episode_id)
-        shown = {(episode, digest) for episode, digest in pictures if digest is not None}
-        for episode_id, digest in [*referred, *sorted(shown - set(referred))]:
-            count = seen.get((episode_id, digest), 0)
-            if count != 1 and episode_id in self.sealed:
-                what = f"is there {count} times" if count else "is missing"
-                step = referred.get((episode_id, digest))
-                self.add("blobs", f"the array {digest} {what}", episode_id, step)
+        for key, step in {**pictures, **referred}.items():
+            count = seen.get(key, 0)
+            if count != 1 and key[0] in self.sealed:
+                what = "frame" if key in pictures else "array"
+                fault = f"is there {count} times" if count else "is missing"
+                self.add("blobs", f"the {what} {key[1]} {fault}", key[0], step)
 
     def at_episodes(self) -> None:
         names = [name for name in our_columns()["episodes"] if name != "final_state"]

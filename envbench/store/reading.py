@@ -7,13 +7,14 @@ queries and parses only what it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import duckdb
 
 from envbench.evidence.digest import SCHEMA, join_object
 from envbench.evidence.episode import EpisodeEvidence
+from envbench.evidence.frames import aligned
 from envbench.evidence.portable import canonical, parse
 from envbench.evidence.record import STEP_FIELDS, StepColumns, reward_json
 from envbench.evidence.schema import DATA_KEYS
@@ -165,6 +166,12 @@ def read_blocks(store: Store, episode_id: str) -> Iterator[StepColumns]:
 def audit_json(store: Store, episode_id: str) -> bytes:
     """The audit events of one episode as canonical JSON, also of one that is not sealed."""
     return _read_audit(store, [episode_id]).get(episode_id, b"[]")
+
+
+def read_frame_hashes(store: Store, episode_id: str, n_steps: int) -> list[str | None]:
+    """The SHA-256 of each frame of an episode, also of one that is not sealed."""
+    query = "SELECT step_index, blob_hash FROM frames WHERE episode_id = ?"
+    return aligned(_fetch(store, query, [episode_id]), n_steps)
 
 
 _JSON_FIELDS = ("action", "observation", "info", "error")
@@ -406,6 +413,29 @@ class _StoreSource:
             raise ValueError(f"the content of array {digest} is not in {self._batch.store.path}")
         return decompress(*found[0])
 
+    def frame_hashes(self) -> Sequence[str | None]:
+        return read_frame_hashes(self._batch.store, self._row["episode_id"], self.n_steps)
+
+    def frame_contents(self, digests: Sequence[str]) -> dict[str, bytes]:
+        store, parameters = self._batch.store, [self._row["episode_id"], list(digests)]
+        pictures = _fetch(store, _PICTURES, parameters)
+        contents = {digest: decompress(*packed) for digest, *packed in pictures}
+        if len(contents) < len(digests):
+            contents |= {
+                digest: text.encode() for digest, text in _fetch(store, _TEXTS, parameters)
+            }
+        return contents
+
+
+_PICTURES = """
+SELECT blob_hash, codec, body, n_bytes FROM blobs
+WHERE episode_id = ? AND blob_hash IN (SELECT unnest(?))
+"""
+_TEXTS = """
+SELECT blob_hash, body FROM frames
+WHERE episode_id = ? AND body IS NOT NULL AND blob_hash IN (SELECT unnest(?))
+"""
+
 
 class _Head(Mapping[str, bytes]):
     """Canonical JSON by key, made from the columns of `episodes`, `cases` and `environments`."""
@@ -415,13 +445,19 @@ class _Head(Mapping[str, bytes]):
         self._batch = batch
 
     def __getitem__(self, key: str) -> bytes:
+        if key == "frames" and not self._rendered:
+            raise KeyError(key)
         return _HEAD[key](self._row, self._batch)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HEAD)
+        return (key for key in _HEAD if key != "frames" or self._rendered)
 
     def __len__(self) -> int:
-        return len(_HEAD)
+        return len(list(iter(self)))
+
+    @property
+    def _rendered(self) -> bool:
+        return '"frames":' in self._row["extra"]
 
 
 def _plain(column: str) -> Callable[[dict[str, Any], _Batch], bytes]:
@@ -547,7 +583,9 @@ _HEAD: dict[str, Callable[[dict[str, Any], _Batch], bytes]] = {
     "audit": _audit,
     "reset": lambda row, batch: canonical(_extra(row, "reset")),
     "totals": _totals,
+    "frames": lambda row, batch: canonical(_extra(row, "frames")),
 }
 _APART = {"steps", "initial_state", "final_state", "digest", "trajectory_digest"}
-if set(_HEAD) != set(DATA_KEYS) - _APART:
-    raise AssertionError(f"keys without a reader: {set(DATA_KEYS) - _APART ^ set(_HEAD)}")
+_IN_DATA = {*DATA_KEYS, "frames"} - _APART
+if set(_HEAD) != _IN_DATA:
+    raise AssertionError(f"keys without a reader: {_IN_DATA ^ set(_HEAD)}")

@@ -20,7 +20,7 @@ from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import STEP_FIELDS, StepColumns, reward_json
 from envbench.evidence.tagged import decode
 from envbench.store.files import sync_folder
-from envbench.store.writing import AuditEvent, EpisodePart, Seal
+from envbench.store.writing import AuditEvent, EpisodePart, FrameRow, Seal
 
 FORMAT = "envbench.spill/v1"
 
@@ -178,6 +178,9 @@ def _to_json(part: EpisodePart) -> Json:
             [index, {name: _text_or(value) for name, value in asdict(event).items()}]
             for index, event in part.audit
         ],
+        "frames": [
+            [frame.step_index, frame.kind, frame.digest, _text(frame.text)] for frame in part.frames
+        ],
         "opening": _text(part.opening),
         "was_open": part.was_open,
         "seal": seal
@@ -222,6 +225,10 @@ def _from_json(data: Json) -> EpisodePart:
             digest=seal["digest"],
             trajectory_digest=seal["trajectory_digest"],
         ),
+        frames=[
+            FrameRow(step, kind, digest, _bytes(text))
+            for step, kind, digest, text in data.get("frames", ())
+        ],
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from envbench.changes.history import Change
 from envbench.evidence.episode import EpisodeEvidence
+from envbench.evidence.frames import Frames
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import StepColumns
 from envbench.store import arrow
@@ -42,6 +43,24 @@ class AuditEvent:
     key: bytes | None
     before: bytes | None
     after: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRow:
+    """A frame shown after a step.
+
+    Attributes:
+        step_index: the step, 0 for the reset.
+        kind: ``"rgb_array"`` or ``"ansi"``.
+        digest: SHA-256 of the PNG, which is among the arrays of this or an earlier part, or of the
+            text.
+        text: the text, when it is the first time that it is shown; UTF-8.
+    """
+
+    step_index: int
+    kind: str
+    digest: str
+    text: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +98,7 @@ class EpisodePart:
         opening: the header to leave while the episode is open; only in its first part.
         was_open: whether an earlier part left a header.
         seal: what closes the episode; only in its last part.
+        frames: what was shown after these steps.
         changes: with the seal, every change of the state; None has them derived from the states
             that the store holds.
     """
@@ -93,6 +113,7 @@ class EpisodePart:
     was_open: bool = False
     seal: Seal | None = None
     changes: list[Change] | None = None
+    frames: list[FrameRow] = field(default_factory=list)
 
 
 Known = set[tuple[Any, ...]]
@@ -213,6 +234,7 @@ def episode_part(episode: EpisodeEvidence) -> EpisodePart:
     for text in _texts(columns, bodies, head):
         for digest in array_references(text):
             arrays[digest] = source.array(digest)
+    frames = _frame_rows(episode.frames, arrays)
     events = parse(head["audit"]) or []
     return EpisodePart(
         episode_id=episode.episode_id,
@@ -229,6 +251,7 @@ def episode_part(episode: EpisodeEvidence) -> EpisodePart:
             digest=episode.digest,
             trajectory_digest=episode.trajectory_digest,
         ),
+        frames=frames,
     )
 
 
@@ -310,6 +333,13 @@ _COLUMNS: dict[str, list[tuple[str, Kind]]] = {
         ("n_bytes", "integer"),
         ("codec", "text"),
         ("body", "binary"),
+    ],
+    "frames": [
+        ("episode_id", "text"),
+        ("step_index", "integer"),
+        ("kind", "text"),
+        ("blob_hash", "text"),
+        ("body", "text"),
     ],
     "audit_events": [
         ("episode_id", "text"),
@@ -487,6 +517,8 @@ def _add_part(batches: _Batches, part: EpisodePart) -> None:
     for digest, content in part.arrays.items():
         codec, body = compress(content)
         batches.row("blobs", episode_id, digest, len(content), codec, body)
+    for frame in part.frames:
+        batches.row("frames", episode_id, frame.step_index, frame.kind, frame.digest, frame.text)
     for index, event in part.audit:
         batches.row(
             "audit_events",
@@ -578,6 +610,8 @@ def _add_seal(batches: _Batches, seal: Seal) -> None:
     initial, termination, totals = value("initial"), value("termination"), value("totals")
     seed, max_steps = value("seed"), value("max_steps")
     extra: dict[str, Json] = {"capture_steps": value("capture_steps"), "reset": value("reset")}
+    if "frames" in head:
+        extra["frames"] = value("frames")
     # what BIGINT cannot hold stays exact beside it
     extra |= {
         name: number
@@ -676,6 +710,21 @@ def _read_event(event: Json) -> AuditEvent:
         text(event["before"]),
         text(event["after"]),
     )
+
+
+def _frame_rows(frames: Frames, arrays: dict[str, bytes]) -> list[FrameRow]:
+    """The frames of an episode; pictures are added to its arrays."""
+    rows = []
+    known: set[str] = set()
+    for index, frame in enumerate(frames):
+        if frame is None:
+            continue
+        text = frame.content if frame.kind == "ansi" and frame.sha256 not in known else None
+        known.add(frame.sha256)
+        if frame.kind == "rgb_array":
+            arrays[frame.sha256] = frame.content
+        rows.append(FrameRow(index, frame.kind, frame.sha256, text))
+    return rows
 
 
 def _texts(

@@ -1013,7 +1013,6 @@ def test_long_episodes_in_parts_are_the_same_evidence(
         ("expose", ["action_space"], ValueError),
         ("expose", ["not a name"], ValueError),
         ("expose", {"action_masks"}, TypeError),
-        ("render", True, ValueError),
     ],
     ids=repr,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 from envbench.capture import EpisodeCaptureWrapper, Provenance, capture_episode
 from envbench.capture.encoder import EpisodeEncoder
+from envbench.capture.frames import FrameReader
 from envbench.capture.recorder import Header, Recorder
 from envbench.checks import (
     AcceptancePolicy,
@@ -30,6 +31,8 @@ class Shop(gymnasium.Env[Any, int]):
 
     action_space = gymnasium.spaces.Discrete(3)
     observation_space = gymnasium.spaces.Box(-1.0, 1e6, (2_000,), np.float64)
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
+    render_mode = "ansi"
 
     def __init__(self, orders: int = 3) -> None:
         self.state: dict[str, Any] = {}
@@ -63,6 +66,9 @@ class Shop(gymnasium.Env[Any, int]):
             raise ConnectionError("paid, and the line went dead")
         done = paid + 1 == self.orders and action == 0
         return self._see(), 1.5, done, False, {"paid": paid}
+
+    def render(self):
+        return "\n".join(f"{row['order_id']}: {row['status']}" for row in self.state["orders"])
 
     def observe(self):
         return copy.deepcopy(self.state)
@@ -142,6 +148,7 @@ def fill(path: Path) -> None:
             0,
             0,
             options={"market": "de"},
+            render=True,
             row_keys={"/orders": "order_id"},
             provenance=Provenance(
                 run_id="run-1",
@@ -180,16 +187,25 @@ def filled(filled_bytes, tmp_path) -> Path:
     return path
 
 
+def frame_at(kind: str, step: int) -> Any:
+    """What a recorded episode shows after a step."""
+    if kind == "ansi":
+        return f"at \x1b[1m{step % 4}\x1b[0m"
+    return np.full((3, 5, 3), step % 4, np.uint8)
+
+
 def _record_parts(
     *sizes: int,
     seed: int = 1,
     ending: str | None = "terminated",
     capture_steps: bool = True,
     by_line: bool = False,
+    frames: str | None = None,
 ) -> list[EpisodePart]:
     """The parts of one episode, of so many steps each; the last one is sealed unless told not to.
 
     Every third step sees the same state, every step has an event of the audit, the fourth an array.
+    With `frames`, of this kind, every fourth step shows the same.
     """
     header = Header(
         case=EvalCase("walk", case_id="walk"),
@@ -219,6 +235,8 @@ def _record_parts(
         lambda: {"at": recorder.n_steps % 3},
         audit,
     )
+    if frames is not None:
+        recorder.show(FrameReader(frames, lambda: frame_at(frames, recorder.n_steps)))
     recorder.reset(lambda: (0, {}))
 
     def step(action: int) -> Any:

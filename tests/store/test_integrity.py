@@ -4,7 +4,6 @@ import datetime
 
 import pytest
 
-from envbench.evidence.digest import state_hash
 from envbench.store import QueryError, StoreClosed, connect
 from envbench.store.integrity import NOT_VERIFIED, Problem, Verification
 from envbench.store.untrusted import our_columns
@@ -18,6 +17,7 @@ TABLES = (
     "states",
     "state_changes",
     "audit_events",
+    "frames",
     "blobs",
     "reports",
     "check_results",
@@ -509,28 +509,9 @@ def test_what_is_not_verified_is_named_in_full():
         for name in everything - tried
         if name not in NOT_VERIFIED and name.split(".")[0] not in NOT_VERIFIED
     }
-    # a store of another version is refused; open episodes and frames are tied to theirs by id
-    assert left == {
-        "schema_info.version",
-        "open_episodes.episode_id",
-        "frames.episode_id",
-        "frames.blob_hash",
-    }
+    # a store of another version is refused; open episodes are tied to theirs by id
+    assert left == {"schema_info.version", "open_episodes.episode_id"}
     assert set(NOT_VERIFIED) <= everything | set(our_columns())
-
-
-def test_a_rendered_picture_is_verified_by_its_hash(filled):
-    episode_id = episode_of(filled, "pay")
-    content = b"pixels"
-    digest = state_hash(content)
-    execute(
-        filled,
-        ("INSERT INTO blobs VALUES (?, ?, 6, 'raw', ?)", episode_id, digest, content),
-        ("INSERT INTO frames VALUES (?, 1, 'rgb_array', ?, NULL)", episode_id, digest),
-    )
-    assert verify(filled).ok
-    execute(filled, ("UPDATE frames SET blob_hash = 'x' WHERE episode_id = ?", episode_id))
-    assert "the array x is missing" in messages(verify(filled))
 
 
 def test_a_closed_store(filled):
