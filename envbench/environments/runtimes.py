@@ -261,19 +261,21 @@ class _Worker:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return ToolFailed("the tool's process closed its connection", kind="died")
+            return _dead("closed its connection")
         if code < 0:
             with suppress(ValueError):
-                name = signal.Signals(-code).name
-                return ToolFailed(f"the tool's process was ended by {name}", kind="died")
-        return ToolFailed(f"the tool's process ended with exit code {code}", kind="died")
+                return _dead(f"was ended by {signal.Signals(-code).name}")
+        return _dead(f"ended with exit code {code}")
+
+
+def _dead(how: str) -> ToolFailed:
+    return ToolFailed(f"the tool's process {how}", kind="died", type_name="ProcessDied")
 
 
 def _end(process: subprocess.Popen[bytes], connection: Connection[bytes, bytes]) -> None:
     connection.close()
-    if process.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what the tool started, too
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # and what the tool started, which may outlive it
     process.wait()
 
 

@@ -198,7 +198,9 @@ class ToolMethod(Generic[Given, Returned]):
         self.__qualname__ = f"{owner.__qualname__}.{name}"
 
     def __reduce__(self) -> Any:
-        return f"{self.__qualname__}"
+        # of a class that travels by value, as from a notebook to another process
+        names = (self.__name__, getattr(self, "__qualname__", self.__name__))
+        return _rebuilt, (self.function, self.name, self.described, self._resolved, names)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}{inspect.signature(self.function)}>"
@@ -237,16 +239,17 @@ class ToolMethod(Generic[Given, Returned]):
         if self._resolved is not None:
             return self._resolved
         try:
-            self._resolved = typing.get_type_hints(
+            hints = typing.get_type_hints(
                 inspect.unwrap(self.function), localns=self._namespace, include_extras=True
             )
         except NameError as error:
             raise TypeError(
                 f"tool {self.name!r}: the annotation {error.name!r} names nothing that is known"
-                f" where {self.__wrapped__.__qualname__} is defined"
+                f" where {self.function.__qualname__} is defined"
             ) from error
-        self._namespace = {}
-        return self._resolved
+        hints.pop("return", None)
+        self._namespace, self._resolved = {}, hints
+        return hints
 
     def _schema(self) -> dict[str, Json]:
         self._model()
@@ -257,6 +260,19 @@ class ToolMethod(Generic[Given, Returned]):
             if part is not None and each.description:
                 part.setdefault("description", " ".join(each.description.split()))
         return schema
+
+
+def _rebuilt(
+    function: Any,
+    name: str,
+    described: str | None,
+    resolved: dict[str, Any] | None,
+    names: tuple[str, str],
+) -> ToolMethod[Any, Any]:
+    method: ToolMethod[Any, Any] = ToolMethod(function, name, described)
+    method._resolved = resolved
+    method.__name__, method.__qualname__ = names
+    return method
 
 
 class BoundTool:
