@@ -52,8 +52,9 @@ def pass_k(comparison: Comparison, k: int | None) -> tuple[PassK, ...]:
     )[compared]
     if k is None:
         k = fewest_repeats(comparison)
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k must be an integer from 1 on, not {k!r}")
+    k = int(k)
     found = []
     for check in comparison.checks:
         for side, letters in zip(("baseline", "candidate"), check.outcomes.letters(), strict=True):
