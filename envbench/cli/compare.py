@@ -75,11 +75,20 @@ def compare(
     would have been seen. Bad input is exit 2 too: then stdout is empty and stderr says what is
     wrong.
     """
+    _refuse_places(html, json)
     with opened_store(store) as opened:
         found = _compared(opened, baseline, candidate, treatment, attempt, where, alpha)
         _write(found, opened, html, json)
     print(found)
     raise typer.Exit(found.exit_code)
+
+
+def _refuse_places(html: Path | None, json: Path | None) -> None:
+    for path in (html, json):
+        if path is not None and path.is_dir():
+            raise BadInput(f"{path}: is a folder, not a file to write")
+    if html is not None and json is not None and html.resolve() == json.resolve():
+        raise BadInput(f"{html}: is named for the page and for the JSON")
 
 
 def _compared(
@@ -154,8 +163,6 @@ def _side(store: Store, kind: Kind, value: str, where: str | None) -> Report | E
 
 
 def _write(comparison: Comparison, store: Store, html: Path | None, json: Path | None) -> None:
-    if html is not None and json is not None and html.resolve() == json.resolve():
-        raise BadInput(f"{html}: is named for the page and for the JSON")
     if json is not None:
         with _writing(json):
             comparison.save_json(json)
