@@ -68,7 +68,7 @@ class EpisodeEncoder:
         self._errors: list[bytes] = []
         self._issues: list[str] = []
         self._audit: list[tuple[int, AuditEvent]] = []
-        self._history = History(header.row_keys)
+        self._history = History()
         self._underived = False
         self._seen_states: dict[bytes, str] = {}
         self._known_states: set[str] = set()
@@ -117,6 +117,7 @@ class EpisodeEncoder:
     def _open(self, reset: RawReset | None, part: EpisodePart) -> None:
         """Encode what is known once the environment was reset."""
         header = self.header
+        self._history = History(header.row_keys)  # which an environment may name when it is made
         if header.surroundings is not None:  # known since the environment was made
             self._actions = header.surroundings.actions
             self._observations = header.surroundings.observations

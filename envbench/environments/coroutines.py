@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -44,7 +45,8 @@ class Coroutines:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            loop = asyncio.new_event_loop()
+            # in an empty context: the loop keeps the one that it is made in, and what that holds
+            loop = contextvars.Context().run(asyncio.new_event_loop)
             thread = threading.Thread(
                 target=_serve, args=(loop,), name="envbench coroutines", daemon=True
             )
