@@ -380,6 +380,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         store: Target | None = None,
         provenance: Provenance | None = None,
         seed: int | None = None,
+        render: bool = False,
         raise_errors: bool = False,
     ) -> Rollout:
         """Let a policy work on a task, and record the episode; see `rollout.roll_out`."""
@@ -393,6 +394,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
             store=store,
             provenance=provenance,
             seed=seed,
+            render=render,
             raise_errors=raise_errors,
         )
 

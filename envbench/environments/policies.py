@@ -153,10 +153,12 @@ class CallablePolicy:
         self.agent_id = name if agent_id is None else agent_id
         require_name("agent_id", self.agent_id)
         self.function = function
+        self._taken = taken(function, "tools", "info")
 
     def act(self, observation: Any, *, tools: Sequence[ToolSpec], info: Mapping[str, Any]) -> Any:
         """What the function returns."""
-        return call_with(self.function, observation, tools=tools, info=info)
+        given = {"tools": tools, "info": info}
+        return self.function(observation, **{name: given[name] for name in self._taken})
 
     def identity(self) -> Json:
         """The digest of what the function does."""
@@ -238,15 +240,20 @@ def code_identity(value: Any) -> Json:
 
 def call_with(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Call a function with those of the named arguments that its signature takes."""
+    return function(*args, **{name: named[name] for name in taken(function, *named)})
+
+
+def taken(function: Callable[..., Any], *names: str) -> tuple[str, ...]:
+    """Those of the names that a function takes as named arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin that does not say
-        return function(*args)
+        return ()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return function(*args, **named)
-    taken = {
+        return names
+    known = {
         each.name
         for each in parameters
         if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
     }
-    return function(*args, **{name: value for name, value in named.items() if name in taken})
+    return tuple(name for name in names if name in known)

@@ -11,7 +11,13 @@ from envbench.capture.lifecycle import Run, record_episode
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import Header, Recorder, hold
 from envbench.capture.sink import Target
-from envbench.environments.policies import agent_id_of, call_with, identity_of, policy_of
+from envbench.environments.policies import (
+    agent_id_of,
+    call_with,
+    identity_of,
+    policy_of,
+    taken,
+)
 from envbench.environments.tasks import TaskData
 from envbench.environments.trace import STOP_REASONS, Outcome, Trace, TraceStep
 from envbench.evidence.case import EXPECTS, EvalCase, require_name
@@ -73,6 +79,7 @@ def roll_out(
     store: Target | None = None,
     provenance: Provenance | None = None,
     seed: int | None = None,
+    render: bool = False,
     raise_errors: bool = False,
 ) -> Rollout:
     """Let a policy work on a task in an environment, and record the episode.
@@ -89,6 +96,8 @@ def roll_out(
         store: where the episode is kept; it is committed when this returns.
         provenance: run, repeat, labels; agent and version are filled in.
         seed: what randomness begins with; by default the ``seed`` of the task's metadata, else 0.
+        render: keep what `render` shows after the reset and each step; the environment must be
+            made with a ``render_mode``.
         raise_errors: raise what made the rollout fail, after it was recorded.
 
     Returns:
@@ -116,6 +125,7 @@ def roll_out(
             provenance=provenance or Provenance(),
             seed=seed,
             closes=False,
+            render=render,
         ),
         store=store,
         swallowed=swallowed,
@@ -138,6 +148,7 @@ class Job:
         provenance: run, repeat, previous attempt, labels.
         seed: what randomness begins with; None for the task's own.
         closes: whether environment and policy are closed at the end.
+        render: whether frames are kept.
         is_stopped: asked before each action; true interrupts the episode.
     """
 
@@ -149,6 +160,7 @@ class Job:
     provenance: Provenance
     seed: int | None
     closes: bool
+    render: bool = False
     is_stopped: Callable[[], bool] = lambda: False
 
 
@@ -171,6 +183,7 @@ def record_rollout(
             interact=run.interact,
             options={"task": job.task},
             expose=("tools",),
+            render=job.render,
             conclude=run.conclude,
             swallowed=[] if swallowed is None else swallowed,
         ),
@@ -262,10 +275,12 @@ class _Rollout:
         tools, self.last_info = guarded.tools, info
         if callable(getattr(policy, "start", None)):
             call_with(policy.start, tools=tools, seed=self.header.seed)
+        names = taken(policy.act, "tools", "info")
         while True:
             if self.job.is_stopped():
                 raise KeyboardInterrupt("the run was stopped")
-            action = call_with(policy.act, observation, tools=tools, info=info)
+            given = {"tools": tools, "info": info}
+            action = policy.act(observation, **{name: given[name] for name in names})
             if inspect.isawaitable(action):
                 assert self.env is not None
                 action = self.env.wait_for(action)

@@ -40,6 +40,7 @@ def run_tasks(
     run_id: str | None = None,
     resume: bool = True,
     retry_failures: bool = False,
+    render: bool = False,
     raise_errors: bool = False,
     progress: bool = True,
 ) -> Rollouts:
@@ -69,6 +70,7 @@ def run_tasks(
         run_id: names the run; when given, only what this run did before is not done again.
         resume: whether the store is asked what was done.
         retry_failures: whether failures are tried again.
+        render: keep what `render` shows; environments must be made with a ``render_mode``.
         raise_errors: raise what made a rollout fail, and start no further ones.
         progress: show a progress bar, in a terminal or notebook.
 
@@ -95,7 +97,7 @@ def run_tasks(
     concurrency = require_count("concurrency", concurrency, 1)
     maker = _Maker(environment_factory, _policy_maker(policy_factory, model), runtime_factory)
     jobs = [
-        maker.job(task, repeat, run_id, dataset)
+        replace(maker.job(task, repeat, run_id, dataset), render=bool(render))
         for task in dataset.tasks
         for repeat in range(repeats)
     ]
