@@ -1,10 +1,10 @@
 """Values that must not be shown, and the ways in which text may hold them.
 
 A value is found in any case and any Unicode normal form, with escape sequences of a terminal,
-markup or invisible characters between its characters, with other white space than its own, cut short before
-an ellipsis, with its characters escaped as JSON, Python, HTML or an address does it, in
-hexadecimal, and inside base64 at any alignment, compressed or not. A number is found however it is
-formatted, and a code of many digits also in groups.
+markup or invisible characters between its characters, with other white space than its own, cut
+short before an ellipsis, with its characters escaped as JSON, Python, HTML or an address does it,
+in hexadecimal, and inside base64 at any alignment, compressed or not. A number is found however it
+is formatted, and a code of many digits also in groups.
 """
 
 from __future__ import annotations
