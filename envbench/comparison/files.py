@@ -269,6 +269,7 @@ _REWARD: dict[str, Kinds] = {
     "difference": _NUMBER_OR_NONE,
     "interval": (list, type(None)),
     "disagreements": list,
+    "unseen": int,
     "note": str,
 }
 _DISAGREEMENT: dict[str, Kinds] = {

@@ -112,7 +112,7 @@ class CheckComparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A pair in which the episode that failed a check earned as much reward as the other, or more.
+    """A pair in which the episode that failed a check earned more than the one that passed it.
 
     Attributes:
         check: the check.
@@ -144,7 +144,9 @@ class RewardComparison:
         candidate_mean: mean return of the candidate's episodes in those pairs.
         difference: candidate minus baseline, each cluster counted once.
         interval: its 95% interval (or of 1 − alpha), by a bootstrap over clusters.
-        disagreements: where the reward speaks against a check, or does not tell the sides apart.
+        disagreements: where the reward speaks against a check, one row a check and pair.
+        unseen: how many further flips of a check the reward does not show: both sides earned the
+            same.
         note: what a reader must know beside the figures; empty when nothing.
     """
 
@@ -155,4 +157,5 @@ class RewardComparison:
     difference: float | None
     interval: tuple[float, float] | None
     disagreements: tuple[Disagreement, ...]
+    unseen: int
     note: str

@@ -6,7 +6,7 @@ reward; it is shown because a version that pays more and does worse is a finding
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,18 +48,19 @@ def compare_rewards(
     if pairs < len(units):
         note = f"{len(units) - pairs} of {counted(len(units), 'pair')} without a finite return"
     if not pairs:
-        return RewardComparison(0, len(units), None, None, None, None, (), note)
+        return RewardComparison(0, len(units), None, None, None, None, (), 0, note)
     with np.errstate(over="ignore", invalid="ignore"):
         means = [sums[side][measured] / known[side][measured] for side in (0, 1)]
         clusters = means_by(units.clusters[measured], means[1] - means[0])
         figures = [float(mean) for mean in (means[0].mean(), means[1].mean(), clusters.mean())]
         if not np.isfinite([*clusters, *figures]).all():
-            return RewardComparison(pairs, len(units), None, None, None, None, (), _TOO_LARGE)
+            return RewardComparison(pairs, len(units), None, None, None, None, (), 0, _TOO_LARGE)
     interval = None
     if not blocked:
         found = cluster_test(clusters, alpha=alpha)
         interval = found.interval
         note = "; ".join(filter(None, (note, found.note)))
+    against, unseen = _flips(pairing, before, after, checks)
     return RewardComparison(
         pairs=pairs,
         total=len(units),
@@ -67,7 +68,8 @@ def compare_rewards(
         candidate_mean=figures[1],
         difference=figures[2],
         interval=interval,
-        disagreements=tuple(_disagreements(pairing, before, after, checks)),
+        disagreements=against,
+        unseen=unseen,
         note=note,
     )
 
@@ -82,32 +84,35 @@ def _rewards(rewards: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return found
 
 
-def _disagreements(
+def _flips(
     pairing: Pairing, before: np.ndarray, after: np.ndarray, checks: Sequence[CheckComparison]
-) -> Iterator[Disagreement]:
-    """Pairs in which one side passed and the other failed, and the failed one earned no less."""
+) -> tuple[tuple[Disagreement, ...], int]:
+    """Where the one that failed a check earned more, and how many flips earned the same."""
     # the repeats of a case compared by its means are no pairs
     means = set(pairing.case_means)
-    is_pair = pairing.matched & np.array(
-        [pair.seed is not None or pair.case_id not in means for pair in pairing.pairs], bool
-    )
+    is_pair = np.isfinite(before) & np.isfinite(after)
+    is_pair &= np.array([p.seed is not None or p.case_id not in means for p in pairing.pairs], bool)
+    rose, fell = is_pair & (after > before), is_pair & (after < before)
+    against: list[Disagreement] = []
+    unseen = 0
     for check in checks:
         ours, theirs = check.outcomes.letters()
-        with np.errstate(invalid="ignore"):  # a comparison with NaN is False, as it should be
-            broke = (ours == PASSED) & (theirs == FAILED) & (after >= before)
-            fixed = (ours == FAILED) & (theirs == PASSED) & (before >= after)
-        for index in np.flatnonzero(is_pair & (broke | fixed)).tolist():
+        broke = is_pair & (ours == PASSED) & (theirs == FAILED)
+        fixed = is_pair & (ours == FAILED) & (theirs == PASSED)
+        unseen += int(np.count_nonzero((broke | fixed) & ~rose & ~fell))
+        for index in np.flatnonzero((broke & rose) | (fixed & fell)).tolist():
             pair = pairing.pairs[index]
             assert pair.baseline is not None
             assert pair.candidate is not None
-            if not np.isfinite(before[index]) or not np.isfinite(after[index]):
-                continue
-            yield Disagreement(
-                check=check.name,
-                name=pairing.names[index],
-                baseline=pair.baseline,
-                candidate=pair.candidate,
-                baseline_passed=bool(broke[index]),
-                baseline_reward=float(before[index]),
-                candidate_reward=float(after[index]),
+            against.append(
+                Disagreement(
+                    check=check.name,
+                    name=pairing.names[index],
+                    baseline=pair.baseline,
+                    candidate=pair.candidate,
+                    baseline_passed=bool(broke[index]),
+                    baseline_reward=float(before[index]),
+                    candidate_reward=float(after[index]),
+                )
             )
+    return tuple(against), unseen

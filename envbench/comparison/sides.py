@@ -25,6 +25,8 @@ from envbench.comparison.selection import COLUMNS, Episodes, quoted
 from envbench.evidence.portable import canonical, parse
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from envbench.store import Store
 
 Role: TypeAlias = Literal["baseline", "candidate"]
@@ -141,9 +143,10 @@ class _Row:
 
 _ROWS = """
 SELECT e.episode_id, e.case_id, e.case_digest, e.source_id, c.tags, e.seed, e.repeat, e.previous,
-    e.ending, e.digest, e.episode_return, e.observer_id, v.gymnasium_version, e.max_steps,
-    e.options, v.spaces, e.environment_id, e.environment_version, e.environment_fingerprint,
-    e.agent_id, CASE WHEN e.seed IS NULL OR e.max_steps IS NULL THEN e.extra END AS extra
+    e.ending, e.digest, e.episode_return,
+    CASE WHEN e.seed IS NULL OR e.max_steps IS NULL THEN e.extra END AS extra,
+    e.observer_id, v.gymnasium_version, e.max_steps, e.options, v.spaces, e.environment_id,
+    e.environment_version, e.environment_fingerprint, e.agent_id
 FROM episodes AS e
 LEFT JOIN (
     FROM cases QUALIFY row_number() OVER (PARTITION BY case_id, case_digest) = 1
@@ -154,58 +157,45 @@ LEFT JOIN (
 WHERE e.episode_id IN ({chosen})
 ORDER BY e.recorded_at, e.episode_id
 """
+"""What a comparison asks of episodes; the last columns are `SETTINGS`, in their order."""
 
 
 def _read_rows(store: Store, chosen: str, parameters: list[Any]) -> list[_Row]:
     """The rows of episodes; `chosen` is a query of ids, which is our own text."""
-    tags: dict[str, tuple[str, ...]] = {}
     settings: dict[tuple[Any, ...], str] = {}
+    tags: dict[str, tuple[str, ...]] = {}
     rows = []
-    for values in store.sql(_ROWS.format(chosen=chosen), parameters).fetchall():
-        row = dict(zip(_NAMES, values, strict=True))
-        if row["extra"] is not None:  # BIGINT cannot hold every integer
-            extra = parse(row["extra"])
-            for name in ("seed", "max_steps"):
-                row[name] = row[name] if row[name] is not None else extra.get(name)
-        key = tuple(row[part] for part in SETTINGS)
-        if key not in settings:
-            settings[key] = _setting_text(row)
-        text = row["tags"] or "[]"
-        if text not in tags:
-            tags[text] = tuple(json.loads(text))
+    for row in store.sql(_ROWS.format(chosen=chosen), parameters):
+        episode_id, case_id, case_digest, source_id, tags_text, seed, *more = row
+        repeat, previous, ending, digest, reward, extra, *parts = more
+        if extra is not None:  # it holds the integers that BIGINT cannot
+            beside = parse(extra)
+            seed = beside.get("seed") if seed is None else seed
+            if parts[_MAX_STEPS] is None:
+                parts[_MAX_STEPS] = beside.get("max_steps")
+        setting = tuple(parts)
+        if setting not in settings:
+            settings[setting] = _setting_text(dict(zip(SETTINGS, setting, strict=True)))
+        if tags_text not in tags:
+            tags[tags_text] = tuple(json.loads(tags_text or "[]"))
         judged = JudgedEpisode(
-            episode_id=row["episode_id"],
-            case_id=row["case_id"],
-            case_digest=row["case_digest"],
-            source_id=row["source_id"],
-            tags=tags[text],
-            seed=row["seed"],
-            repeat=row["repeat"],
-            previous=row["previous"],
-            ending=row["ending"],
+            episode_id=episode_id,
+            case_id=case_id,
+            case_digest=case_digest,
+            source_id=source_id,
+            tags=tags[tags_text],
+            seed=seed,
+            repeat=repeat,
+            previous=previous,
+            ending=ending,
             coverage_issues=(),
-            digest=row["digest"],
+            digest=digest,
         )
-        reward = row["episode_return"]
-        rows.append(_Row(judged, settings[key], np.nan if reward is None else reward))
+        rows.append(_Row(judged, settings[setting], np.nan if reward is None else reward))
     return rows
 
 
-_NAMES = (
-    "episode_id",
-    "case_id",
-    "case_digest",
-    "source_id",
-    "tags",
-    "seed",
-    "repeat",
-    "previous",
-    "ending",
-    "digest",
-    "episode_return",
-    *SETTINGS,
-    "extra",
-)
+_MAX_STEPS = SETTINGS.index("max_steps")
 
 
 def _setting_text(row: dict[str, Any]) -> str:
@@ -237,45 +227,40 @@ def _with_store(side: Side, store: Store) -> Side:
 # -- saved results --------------------------------------------------------------------------------
 
 _RESULTS = """
-SELECT episode_id, check_name, check_version,
-    CASE WHEN error IS NOT NULL THEN 'e' WHEN passed IS NULL THEN 'u' WHEN passed THEN 'p'
-        ELSE 'f' END AS letter
+SELECT
+    place,
+    check_name,
+    check_version,
+    CASE
+        WHEN error IS NOT NULL THEN 'e'
+        WHEN passed IS NULL THEN 'u'
+        WHEN passed THEN 'p'
+        ELSE 'f'
+    END AS letter
 FROM latest_results
-WHERE episode_id IN ({chosen})
+JOIN (
+    SELECT episode_id, row_number() OVER (ORDER BY recorded_at, episode_id) - 1 AS place
+    FROM episodes
+    WHERE {condition}
+) USING (episode_id)
 """
 
 
 def _with_saved_results(role: Role, selection: Episodes, store: Store) -> Side:
-    condition = selection.condition
-    chosen = "SELECT episode_id FROM episodes" + (
-        "" if condition is None else f" WHERE {condition}\n"
-    )
-    rows = _read_rows(store, chosen, [])
-    found = store.sql(_RESULTS.format(chosen=chosen)).arrow().to_pydict()
-    if not found["episode_id"]:
+    condition = f"{selection.condition or 'true'}\n"
+    rows = _read_rows(store, f"SELECT episode_id FROM episodes WHERE {condition}", [])
+    found = store.sql(_RESULTS.format(condition=condition)).arrow().combine_chunks()
+    if not found.num_rows:
         raise ValueError(
             f"{role}: none of {counted(len(rows), 'episode')} ({selection}) has a saved result: "
             "judge them with checks=[…], or save a report of them first, with report.save(store)"
         )
-    checks = _versions(role, found["check_name"], found["check_version"])
-    index = {row.judged.episode_id: i for i, row in enumerate(rows)}
-    column = {check.name: i for i, check in enumerate(checks)}
+    checks, columns = _checks(role, found["check_name"], found["check_version"])
     letters = np.zeros((len(rows), len(checks)), np.uint8)
-    at = (
-        [index[episode_id] for episode_id in found["episode_id"]],
-        [column[name] for name in found["check_name"]],
-    )
-    letters[at] = np.frombuffer("".join(found["letter"]).encode(), np.uint8)
-    notes = []
-    if np.count_nonzero(letters) < len(found["letter"]):
+    letters[found["place"].to_numpy(), columns] = _bytes(found["letter"])
+    if np.count_nonzero(letters) < found.num_rows:
         raise ValueError(f"{role}: {store.path} has two latest results of one check and episode")
     unjudged = letters == 0
-    for check, missing in zip(checks, unjudged.sum(axis=0).tolist(), strict=True):
-        if missing:
-            notes.append(
-                f"{role}: {check.name} has no saved result for {missing} of "
-                f"{counted(len(rows), 'episode')}, which count as unknown"
-            )
     letters[unjudged] = UNKNOWN
     episodes = tuple(row.judged for row in rows)
     settings = tuple(row.setting for row in rows)
@@ -287,8 +272,46 @@ def _with_saved_results(role: Role, selection: Episodes, store: Store) -> Side:
         settings=settings,
         lock=Lock.of(checks, trial_rows(episodes, settings)),
         rewards=np.array([row.reward for row in rows], float),
-        notes=tuple(notes),
+        notes=tuple(
+            f"{role}: {check.name} has no saved result for {missing} of "
+            f"{counted(len(rows), 'episode')}, which count as unknown"
+            for check, missing in zip(checks, unjudged.sum(axis=0).tolist(), strict=True)
+            if missing
+        ),
     )
+
+
+def _bytes(letters: pa.ChunkedArray) -> np.ndarray:
+    """A column of single letters as an array."""
+    return np.frombuffer("".join(letters.to_pylist()).encode(), np.uint8)
+
+
+def _checks(
+    role: Role, names: pa.ChunkedArray, versions: pa.ChunkedArray
+) -> tuple[tuple[CheckIdentity, ...], np.ndarray]:
+    """The checks of some results, each in one version, and the number of each result's check."""
+    names, versions = (column.combine_chunks().dictionary_encode() for column in (names, versions))
+    several = len(versions.dictionary)
+    counts = np.bincount(names.indices.to_numpy() * several + versions.indices.to_numpy())
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for code in np.flatnonzero(counts).tolist():
+        of_name, of_version = divmod(code, several)
+        version = versions.dictionary[of_version].as_py()
+        found[names.dictionary[of_name].as_py()].append((version, int(counts[code])))
+    for name, of_check in found.items():
+        if len(of_check) > 1:
+            said = ", ".join(
+                f"version {version!r} in {counted(count, 'episode')}"
+                for version, count in sorted(of_check)
+            )
+            raise ValueError(
+                f"{role}: the latest results of {name!r} are of several versions ({said}): judge "
+                "all of them alike, with checks=[…]"
+            )
+    checks = tuple(CheckIdentity(name, found[name][0][0]) for name in sorted(found))
+    place = {check.name: number for number, check in enumerate(checks)}
+    numbers = np.array([place[name] for name in names.dictionary.to_pylist()], np.int64)
+    return checks, numbers[names.indices.to_numpy()]
 
 
 def trial_rows(episodes: Iterable[JudgedEpisode], settings: Iterable[str]) -> list[TrialRow]:
@@ -297,25 +320,6 @@ def trial_rows(episodes: Iterable[JudgedEpisode], settings: Iterable[str]) -> li
         (e.case_id, e.case_digest, e.seed, e.repeat, setting)
         for e, setting in zip(episodes, settings, strict=True)
     ]
-
-
-def _versions(
-    role: Role, names: Sequence[str], versions: Sequence[str]
-) -> tuple[CheckIdentity, ...]:
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for name, version in zip(names, versions, strict=True):
-        found[name][version] += 1
-    for name, counts in found.items():
-        if len(counts) > 1:
-            said = ", ".join(
-                f"version {version!r} in {counted(n, 'episode')}"
-                for version, n in sorted(counts.items())
-            )
-            raise ValueError(
-                f"{role}: the latest results of {name!r} are of several versions ({said}): judge "
-                "all of them alike, with checks=[…]"
-            )
-    return tuple(CheckIdentity(name, next(iter(found[name]))) for name in sorted(found))
 
 
 def _those_there_are(selection: Episodes, store: Store) -> str:

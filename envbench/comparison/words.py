@@ -298,9 +298,11 @@ def _reward(reward: RewardComparison, alpha: float) -> str:
     if reward.disagreements:
         pairs = len({(row.baseline, row.candidate) for row in reward.disagreements})
         text += (
-            f"; in {counted(pairs, 'pair')} the episode that failed a check earned as much as the "
-            "one that passed it, or more"
+            f"; in {counted(pairs, 'pair')} the episode that failed a check earned more than the "
+            "one that passed it"
         )
+    if reward.unseen:
+        text += f"; {counted(reward.unseen, 'flip')} of a check where both sides earned the same"
     return text
 
 

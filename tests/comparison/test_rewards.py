@@ -49,14 +49,15 @@ def test_a_pair_in_which_the_one_that_failed_earned_more(rewards: Any) -> None:
         comparison.pairs[0].candidate,
     )
     assert (fixed.name, fixed.baseline_passed) == ("case-1", False)
-    assert "in 2 pairs the episode that failed a check earned as much" in comparison.summary()
+    assert "in 2 pairs the episode that failed a check earned more than" in comparison.summary()
     assert "booked, case-0: passed with 1, failed with 2" in str(comparison)
     assert "booked, case-1: failed with 2, passed with 1" in str(comparison)
 
 
-def test_a_reward_that_does_not_tell_them_apart_disagrees_too(rewards: Any) -> None:
-    (row,) = rewards((1, 1, 1, 2), (1, 1, 1, None)).reward.disagreements
-    assert (row.name, row.baseline_reward, row.candidate_reward) == ("case-0", 1, 1)
+def test_a_flip_that_the_reward_does_not_show_is_counted(rewards: Any) -> None:
+    comparison = rewards((1, 1, 1, 2), (0, 2, 0, 1), (1, 1, 1, None), (1, 1, 0, 2))
+    assert (comparison.reward.unseen, comparison.reward.disagreements) == (2, ())
+    assert "2 flips of a check where both sides earned the same" in comparison.summary()
 
 
 def test_no_verdict_rests_on_the_reward(rewards: Any) -> None:
@@ -85,7 +86,7 @@ def test_returns_too_large_to_be_subtracted(rewards: Any) -> None:
 def test_no_return_at_all(rewards: Any) -> None:
     nan = float("nan")
     assert rewards((nan, 1, nan, 1)).reward == RewardComparison(
-        0, 1, None, None, None, None, (), "1 of 1 pair without a finite return"
+        0, 1, None, None, None, None, (), 0, "1 of 1 pair without a finite return"
     )
 
 
