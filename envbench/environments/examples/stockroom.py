@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from envbench.capture.observers import SQLiteObserver
+from envbench.checks import OutcomeCheck, OutcomeVerdict
 from envbench.environments import (
     Environment,
     Observation,
@@ -28,8 +29,18 @@ from envbench.environments import (
     scorer,
     tool,
 )
+from envbench.evidence import EpisodeEvidence
 
-__all__ = ["TASKS", "Item", "Stockroom", "StockroomV1", "StockroomV2", "impatient", "orderly"]
+__all__ = [
+    "CHECKS",
+    "TASKS",
+    "Item",
+    "Stockroom",
+    "StockroomV1",
+    "StockroomV2",
+    "impatient",
+    "orderly",
+]
 
 SCHEMA = """
 CREATE TABLE items (
@@ -298,6 +309,36 @@ TASKS = TaskDataset(
     ],
 )
 """Two orders."""
+
+
+def _reserved_once(episode: EpisodeEvidence) -> OutcomeVerdict:
+    """Judge from the last state alone whether each request was reserved once."""
+    state = episode.final_state
+    if state is None:
+        return OutcomeVerdict(None, "the last state was not seen", {})
+    references = [row["reference"] for row in state["reservations"]]
+    twice = sorted({each for each in references if references.count(each) > 1})
+    return OutcomeVerdict(not twice, "one reservation for each reference", {"twice": twice})
+
+
+def _never_below_zero(episode: EpisodeEvidence) -> OutcomeVerdict:
+    """Judge from every state whether there was no moment with less than nothing on hand."""
+    below = [
+        (index, row["item_id"])
+        for index, state in enumerate(episode.states)
+        for row in (state or {}).get("items", ())
+        if row["on_hand"] < 0
+    ]
+    if not below and None in list(episode.states):
+        return OutcomeVerdict(None, "some states were not seen", {})
+    return OutcomeVerdict(not below, "never less than nothing on hand", {"below": len(below)})
+
+
+CHECKS = (
+    OutcomeCheck("reserved_once", "1", _reserved_once),
+    OutcomeCheck("never_below_zero", "1", _never_below_zero),
+)
+"""What must hold of an episode, whatever was asked: read from evidence, without the answer key."""
 
 _WANTED = {"three-lamps": ("lamp", 3, "501"), "one-shade": ("shade", 1, "502")}
 
