@@ -1,0 +1,23 @@
+"""The examples in docs/environments.md and in docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
+
+
+def test_the_page_s_examples_run():
+    done = doctest.testfile(str(PAGE), module_relative=False)
+    assert (done.failed, done.attempted > 30) == (0, True)
+
+
+@pytest.mark.parametrize("module", ["actions", "models", "plain", "policies", "tools"])
+def test_examples_in_docstrings_run(module):
+    done = doctest.testmod(importlib.import_module(f"envbench.environments.{module}"))
+    assert done.failed == 0
+    assert done.attempted >= 1
