@@ -86,7 +86,8 @@ def _clear(folder: Path, *, force: bool) -> None:
 
 def _names() -> Iterable[str]:
     """The name of every file that a run may write."""
-    yield from ("policy.json", "protocol.json", "outcomes.json", "outcomes.html", MANIFEST)
+    yield from ("policy.json", "protocol.json", "comparison.json", "outcomes.json")
+    yield from ("outcomes.html", MANIFEST)
     yield from (STORE, f"{STORE}.wal")
     for _, trial in all_trials():
         for version in VERSIONS:

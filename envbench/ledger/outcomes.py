@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envbench.checks import Decision, Report
+from envbench.comparison import Comparison
 from envbench.evidence import EpisodeEvidence
 from envbench.evidence.tagged import ABSENT, encode
 from envbench.ledger.environment import Tool
@@ -162,10 +163,12 @@ class Outcomes:
     Attributes:
         outcomes: one an episode.
         folder: where the run was written.
+        comparison: the second version against the first; None where they were not compared.
     """
 
     outcomes: tuple[Outcome, ...]
     folder: Path
+    comparison: Comparison | None = None
 
     @property
     def ok(self) -> bool:
@@ -196,6 +199,7 @@ class Outcomes:
             "ok": self.ok,
             "outcomes": [outcome.to_dict() for outcome in self.outcomes],
             "mistakes": [mistake.to_dict() for mistake in self.mistakes],
+            "comparison": self._compared(),
         }
 
     def print(self, console: Console | None = None) -> None:
@@ -207,6 +211,9 @@ class Outcomes:
         console.print()
         console.print(self._changes())
         console.print()
+        if self.comparison is not None:
+            console.print(_comparison_table(self.comparison))
+            console.print()
         for outcome in self.outcomes:
             for surprise in outcome.surprises:
                 console.print(
@@ -221,6 +228,24 @@ class Outcomes:
         )
         # Not wrapped: a path in two pieces cannot be copied.
         console.print(Text(f"Open {self.folder / 'outcomes.html'}"), soft_wrap=True)
+
+    def _compared(self) -> Json | None:
+        if self.comparison is None:
+            return None
+        return {
+            "file": "comparison.json",
+            "attempt": "last",
+            "exit_code": self.comparison.exit_code,
+            "summary": self.comparison.summary(),
+            "checks": {
+                check.name: {
+                    "verdict": check.verdict,
+                    "broke": list(check.broke),
+                    "fixed": list(check.fixed),
+                }
+                for check in self.comparison.checks
+            },
+        }
 
     def _decisions(self) -> Table:
         table = Table(title="Decisions by version of the ledger", title_justify="left", box=None)
@@ -271,6 +296,35 @@ class Outcomes:
                 title = outcomes[0].trial.title
                 label = outcomes[0].scenario.name + (f", {title}" if title else "")
                 yield label, seed, outcomes
+
+
+def _comparison_table(comparison: Comparison) -> Group:
+    """The comparison of the versions: a row a check, and the cases that came out otherwise."""
+    table = Table(
+        title=f"The ledger's {comparison.candidate_name} against {comparison.baseline_name}",
+        title_justify="left",
+        box=None,
+    )
+    table.add_column("check", no_wrap=True)
+    for name in (comparison.baseline_name, comparison.candidate_name, "broke", "fixed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    lines: list[RenderableType] = []
+    checks = comparison.checks
+    for check in checks:
+        rates = check.baseline_rate, check.candidate_rate
+        passed = [f"{rate.passed} of {rate.total}" for rate in rates]
+        flips = [str(len(names)) for names in (check.broke, check.fixed)]
+        table.add_row(check.name, *passed, *flips, check.verdict)
+        for word, names in (("broke", check.broke), ("fixed", check.fixed)):
+            if names:
+                lines.append(Text(f" {check.name} {word}: {', '.join(names)}"))
+    sources = len({pair.source_id for pair in comparison.pairs})
+    about = f"{len(comparison.pairs)} cases about {sources} documents, the last attempt at each"
+    if all(check.smallest_p is None or check.smallest_p > comparison.alpha for check in checks):
+        about += ": so few that no difference can be told from chance. Which cases broke is certain"
+    lines.append(Text(f" {about}."))
+    return Group(table, *lines)
 
 
 def describe_change(change: Mapping[str, Any]) -> Json:

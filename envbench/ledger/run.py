@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from envbench.capture import Provenance, capture_episode
 from envbench.capture.observers import SQLiteObserver
 from envbench.checks import evaluate_episode
+from envbench.comparison import Comparison, Episodes, compare
 from envbench.evidence import EpisodeEvidence
 from envbench.ledger.environment import LedgerEnv, create_ledger
 from envbench.ledger.folder import PROTOCOL_SCHEMA, STORE, prepare, write_json, write_manifest
@@ -22,7 +23,7 @@ from envbench.ledger.page import render_page
 from envbench.ledger.scenarios import SCENARIOS, SEEDS, VERSIONS, Scenario, Trial, case_for
 from envbench.store import Store, connect
 
-__all__ = ["run"]
+__all__ = ["compare_versions", "run"]
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -37,7 +38,8 @@ def run(
 
     Policy and protocol, which say what every outcome must be, are written before the first
     episode. The folder then gets `databases/`, `evidence.duckdb`, `episodes/`, `reports/`,
-    `outcomes.json`, `outcomes.html` and, last, `SHA256SUMS` over all of them.
+    `comparison.json` (version 2 against version 1), `outcomes.json`, `outcomes.html` and, last,
+    `SHA256SUMS` over all of them.
 
     Args:
         output_dir: the folder; made when it is not there.
@@ -59,11 +61,28 @@ def run(
     write_json(folder / "protocol.json", _protocol())
     write_json(folder / "policy.json", POLICY.to_dict())
     with connect(folder / STORE) as store, _reporting(progress) as report_progress:
-        outcomes = Outcomes(tuple(_run_all(folder, store, report_progress)), folder)
+        judged = tuple(_run_all(folder, store, report_progress))
+        comparison = compare_versions(store)
+    outcomes = Outcomes(judged, folder, comparison)
+    comparison.save_json(folder / "comparison.json")
     write_json(folder / "outcomes.json", outcomes.to_dict())
     (folder / "outcomes.html").write_text(render_page(outcomes), encoding="utf-8", newline="\n")
     write_manifest(folder)
     return outcomes
+
+
+def compare_versions(store: Store) -> Comparison:
+    """The second version of the ledger against the first, by the last attempt at each case.
+
+    Of a recovery it is the last attempt that shows in what state the ledger was left.
+    """
+    first, second = (Episodes(environment_id=_environment_id(version)) for version in VERSIONS)
+    names = tuple(f"version {version}" for version in VERSIONS)
+    return compare(first, second, store=store, attempt="last", names=(names[0], names[1]))
+
+
+def _environment_id(version: int) -> str:
+    return f"ledger-v{version}"
 
 
 def _protocol() -> dict[str, Any]:
@@ -192,7 +211,7 @@ def _capture(
         make_environment,
         trial.agent,
         case=case_for(scenario, trial, seed),
-        environment_id=f"ledger-v{version}",
+        environment_id=_environment_id(version),
         observer_id=OBSERVER_ID,
         observe=observer,
         audit=observer.audit if trial.audit else None,

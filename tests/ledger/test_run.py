@@ -15,9 +15,11 @@ import pytest
 
 from envbench.capture.observers import SQLiteObserver
 from envbench.checks import AcceptancePolicy, Report
+from envbench.comparison import Comparison
 from envbench.evidence import EpisodeEvidence
 from envbench.ledger.environment import Tool, document_for
 from envbench.ledger.outcomes import Outcomes
+from envbench.ledger.run import compare_versions
 from envbench.store import connect
 
 # What the issue asks for, in its order: decisions under version 1, and under version 2 by seed.
@@ -185,6 +187,56 @@ def test_what_the_last_posting_gets_wrong(outcomes: Outcomes) -> None:
     assert {mistake.said for mistake in outcomes.mistakes} == {"accept"}
 
 
+# The versions, compared
+
+
+def test_the_versions_differ_where_a_repeated_key_has_capitals(outcomes: Outcomes) -> None:
+    comparison = outcomes.comparison
+    assert comparison is not None
+    assert comparison.comparable
+    assert (comparison.baseline_name, comparison.candidate_name) == ("version 1", "version 2")
+    assert [part for part, _, _ in comparison.changed] == ["environment_id", "environment_version"]
+    # 11 trials by two seeds, of which two are recoveries of another
+    assert (len(comparison.pairs), comparison.unmatched) == (18, ())
+    posted, changes = comparison.check("posted_once"), comparison.check("no_forbidden_changes")
+    assert (posted.broke, posted.fixed) == (("safe_recovery-seed17", "safe_retry-seed17"), ())
+    assert (posted.baseline_rate.passed, posted.candidate_rate.passed) == (12, 10)
+    assert (changes.broke, changes.fixed, changes.pairs) == ((), (), 16)
+    # without the audit the changes are unknown in both
+    assert changes.table["unknown", "unknown"] == 2
+
+
+def test_cases_about_two_documents_show_no_difference_and_it_is_said(outcomes: Outcomes) -> None:
+    comparison = outcomes.comparison
+    assert comparison is not None
+    posted = comparison.check("posted_once")
+    # seed 29 has none: one of two ways to flip the sign of one document is as extreme, and so both
+    assert (posted.clusters, posted.p, posted.verdict) == (2, 1, "no difference shown")
+    assert comparison.exit_code == 2  # the changes of two cases are unknown
+    assert "which is not to say that there is none" in comparison.summary()
+
+
+def test_a_posting_that_is_doubled_is_paid_twice(outcomes: Outcomes) -> None:
+    comparison = outcomes.comparison
+    assert comparison is not None
+    assert comparison.reward is not None
+    assert [
+        (row.name, row.baseline_reward, row.candidate_reward)
+        for row in comparison.reward.disagreements
+    ] == [("safe_recovery-seed17", 0, 1), ("safe_retry-seed17", 1, 2)]
+
+
+def test_the_comparison_reads_back(outcomes: Outcomes, folder: Path) -> None:
+    assert Comparison.load_json(folder / "comparison.json") == outcomes.comparison
+    with connect(folder / "evidence.duckdb", read_only=True) as store:
+        assert compare_versions(store) == outcomes.comparison
+    compared = json.loads((folder / "outcomes.json").read_text())["comparison"]
+    assert compared["checks"]["posted_once"]["broke"] == [
+        "safe_recovery-seed17",
+        "safe_retry-seed17",
+    ]
+
+
 # The folder
 
 
@@ -194,6 +246,7 @@ def test_the_folder_has_the_files_of_the_contract_and_no_other(folder: Path) -> 
     )
     assert [name for name in names if "/" not in name] == [
         "SHA256SUMS",
+        "comparison.json",
         "evidence.duckdb",
         "outcomes.html",
         "outcomes.json",
@@ -203,7 +256,7 @@ def test_the_folder_has_the_files_of_the_contract_and_no_other(folder: Path) -> 
     counts = {"databases": 36, "episodes": 44, "reports": 44}
     for name, count in counts.items():
         assert sum(path.startswith(f"{name}/") for path in names) == count
-    assert len(names) == 6 + 36 + 44 + 44
+    assert len(names) == 7 + 36 + 44 + 44
 
 
 def test_the_manifest_covers_every_file_but_itself(folder: Path) -> None:
@@ -321,6 +374,8 @@ def test_the_summary_fits_80_columns_and_says_what_differs(
     assert retry == ["safe_retry", "17", "accept", "reject"]
     assert "44 of 44 outcomes as expected." in said
     assert re.search(r"the answer's text only +26 of 44", said)
+    assert re.search(r"posted_once +12 of 18 +10 of 18 +2 +0 +no difference shown", said)
+    assert "posted_once broke: safe_recovery-seed17, safe_retry-seed17" in said
 
 
 def test_a_surprise_is_named_and_is_not_ok(outcomes: Outcomes) -> None:
