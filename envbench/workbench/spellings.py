@@ -18,7 +18,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 from urllib.parse import unquote_plus
 
@@ -185,8 +185,13 @@ class Finder:
                 wanted = wanted.translate(_PUNCTUATION)
                 present = any(wanted in view for view in [*views, *grouped])
             if present:
-                for found in secret.pattern.finditer(text):
-                    yield Span(found.start(), found.end(), secret)
+                spans = [
+                    Span(found.start(), found.end(), secret)
+                    for found in secret.pattern.finditer(text)
+                ]
+                if not text.isascii() and views[0].count(secret.folded) > len(spans):
+                    spans += _folded_spans(secret, text)
+                yield from spans
             if is_cut and secret.beginning is not None:
                 begun = folded(secret.text)[: secret.least]
                 if any(begun in view for view in views):
@@ -268,19 +273,16 @@ def _any(cluster: str) -> str:
     forms = [cluster, *(unicodedata.normalize(form, cluster) for form in _FORMS)]
     forms += [form.casefold() for form in forms] + [form.upper() for form in forms]
     distinct = sorted(set(forms), key=len, reverse=True)
-    spelled = [re.escape(form) for form in distinct]
-    for form in distinct:
-        spelled.append("".join(map(_escaped, form)))
-        spelled.append("".join(f"%{byte:02x}" for byte in form.encode("utf-8", "surrogatepass")))
-        if len(form) == 1 and is_unseen(form):
-            spelled.append(rf"U\+{ord(form):04X}")
-    return f"(?:{'|'.join(dict.fromkeys(spelled))})"
+    return f"(?:{'|'.join(''.join(map(_one, form)) for form in distinct)})"
 
 
-def _escaped(character: str) -> str:
-    """One character as JSON, Python or HTML escapes it."""
+@cache
+def _one(character: str) -> str:
+    """A pattern for one character, as it is and as JSON, Python, HTML or an address escapes it."""
     code = ord(character)
-    ways = [rf"\\+u{code:04x}", rf"&(?:amp;)*#0*{code};", rf"&(?:amp;)*#x0*{code:x};"]
+    percent = "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
+    ways = [re.escape(character), percent]
+    ways += [rf"\\+u{code:04x}", rf"&(?:amp;)*#0*{code};", rf"&(?:amp;)*#x0*{code:x};"]
     if code < 256:
         ways.append(rf"\\+x{code:02x}")
     if code > 0xFFFF:
@@ -288,11 +290,13 @@ def _escaped(character: str) -> str:
         ways += [rf"\\+u{high:04x}\\+u{low:04x}", rf"\\+U{code:08x}"]
     named = html.escape(character)
     if named != character:
-        ways.append(re.escape(named).replace("&", "&(?:amp;)*"))
-        ways.append(r"&(?:amp;)*(?:apos|#39);" if character == "'" else re.escape(named))
+        ways.append(re.escape(named).replace("&", "&(?:amp;)*", 1))
+        ways += [r"&(?:amp;)*apos;"] if character == "'" else []
+    if is_unseen(character):
+        ways.append(rf"U\+{code:04X}")
     if not character.isalnum():
         ways.append(r"\\+" + re.escape(character))
-    return f"(?:{'|'.join(ways)})"
+    return f"(?:{'|'.join(dict.fromkeys(ways))})"
 
 
 def _views(text: str) -> list[str]:
@@ -324,6 +328,29 @@ def _unescaped(found: re.Match[str]) -> str:
     if len(codes) == 2:
         return chr(0x10000 + ((codes[0] - 0xD800) << 10) + codes[1] - 0xDC00)
     return chr(codes[0]) if codes[0] < 0x110000 else ""
+
+
+def _folded_spans(secret: Secret, text: str) -> Iterator[Span]:
+    """Where text folds to a secret, such as one in full-width letters."""
+    characters: list[str] = []
+    places: list[tuple[int, int]] = []
+    at = 0
+    for skipped in [*re.finditer(_ANSI, text), None]:
+        end = len(text) if skipped is None else skipped.start()
+        for i in range(at, end):
+            for character in folded(text[i]):
+                characters.append(character)
+                places.append((i, i + 1))
+        at = end if skipped is None else skipped.end()
+    joined = "".join(characters)
+    start = joined.find(secret.folded)
+    while start >= 0:
+        end = start + len(secret.folded)
+        span = Span(places[start][0], places[end - 1][1], secret)
+        around = text[max(0, span.start - 1) : span.start] + text[span.end : span.end + 1]
+        if not secret.was_found or len(secret.folded) >= 8 or not re.search(r"\w", around):
+            yield span
+        start = joined.find(secret.folded, end)
 
 
 def _cut_short(secret: Secret, text: str) -> Iterator[Span]:
