@@ -316,14 +316,14 @@ def pair_names(pairs: Sequence[Pair]) -> tuple[str, ...]:
             repeats[pair.case_id].add(pair.repeat)
     names = []
     for pair in pairs:
-        name = pair.case_id
-        if len(seeds.get(name, ())) > 1:
-            name += ", no seed" if pair.seed is None else f", seed {pair.seed}"
+        where = []
+        if len(seeds.get(pair.case_id, ())) > 1:
+            where.append("no seed" if pair.seed is None else f"seed {pair.seed}")
         if len(repeats.get(pair.case_id, ())) > 1:
-            name += f", repeat {pair.repeat}"
-        names.append(name)
+            where.append(f"repeat {pair.repeat}")
+        names.append(f"{pair.case_id} ({', '.join(where)})" if where else pair.case_id)
     taken = Counter(names)
     return tuple(
-        name if taken[name] == 1 else f"{name}, episode {pair.baseline or pair.candidate}"
+        name if taken[name] == 1 else f"{name} (episode {pair.baseline or pair.candidate})"
         for name, pair in zip(names, pairs, strict=True)
     )

@@ -202,19 +202,29 @@ def _found(comparison: Comparison) -> Iterator[str]:
     tested = sum(check.p is not None for check in comparison.checks)
     words = _WORDS_OF_CHECKS if comparison.treatment == "checks" else _WORDS
     for verdict in ("regression", "improvement"):
-        for check in by_verdict[verdict]:
+        found = by_verdict[verdict]
+        for check in found[:_SHOWN]:
             yield _shown(check, words[verdict], comparison.alpha, tested)
-    for check in by_verdict["indeterminate"]:
+        yield from _further(words[verdict], found)
+    for check in by_verdict["indeterminate"][:_SHOWN]:
         yield _indeterminate(check)
-    for check in by_verdict["descriptive"]:
+    yield from _further("Indeterminate:", by_verdict["indeterminate"])
+    for check in by_verdict["descriptive"][:_SHOWN]:
         counts = f": {_change(check)}" if check.pairs else ""
         yield f"No verdict on {check.name}{counts} ({check.note or 'no p can be had'})."
+    yield from _further("No verdict on", by_verdict["descriptive"])
     if by_verdict["no difference shown"]:
         yield from _not_shown(by_verdict["no difference shown"], comparison.alpha, tested)
 
 
 _WORDS: dict[str, str] = {"regression": "Regression in", "improvement": "Improvement in"}
 _WORDS_OF_CHECKS: dict[str, str] = {"regression": "Fewer pass", "improvement": "More pass"}
+
+
+def _further(word: str, checks: Sequence[CheckComparison]) -> Iterator[str]:
+    """The checks of one verdict that got no sentence of their own."""
+    if len(checks) > _SHOWN:
+        yield f"{word} {_listed([check.name for check in checks[_SHOWN:]])} too."
 
 
 def _shown(check: CheckComparison, word: str, alpha: float, tested: int) -> str:

@@ -273,5 +273,5 @@ def test_one_trial_in_two_environments_is_told_apart_by_its_episodes(report: Any
     rows = [row("x", digest="one"), row("x", digest="two", setting={"environment_id": "other"})]
     old, new = (report(rows, checks={"posted_once": version}) for version in ("v1", "v2"))
     comparison = compare(old, new, treatment="checks")
-    assert comparison.names == ("x, episode a-0", "x, episode a-1")
+    assert comparison.names == ("x (episode a-0)", "x (episode a-1)")
     assert comparison.checks[0].total == 2

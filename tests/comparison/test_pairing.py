@@ -24,9 +24,9 @@ def test_partners_have_the_same_case_seed_and_repeat(report: Any) -> None:
     assert ids(comparison) == [("a-0", "b-2"), ("a-1", "b-3"), ("a-2", "b-1"), ("a-3", "b-0")]
     assert comparison.unmatched == ()
     assert comparison.names == (
-        "x, seed 1, repeat 0",
-        "x, seed 2, repeat 0",
-        "x, seed 2, repeat 1",
+        "x (seed 1, repeat 0)",
+        "x (seed 2, repeat 0)",
+        "x (seed 2, repeat 1)",
         "y",
     )
 
@@ -91,7 +91,7 @@ def test_many_duplicates_make_a_message_that_can_be_read(report: Any) -> None:
 def test_repeats_are_no_duplicates(report: Any) -> None:
     rows = [row("x", "p", repeat=0), row("x", "f", repeat=1)]
     comparison = compare(report(rows), report(rows, side="b"))
-    assert comparison.names == ("x, repeat 0", "x, repeat 1")
+    assert comparison.names == ("x (repeat 0)", "x (repeat 1)")
     assert comparison.checks[0].clusters == 1
 
 
@@ -224,7 +224,7 @@ def test_seeded_pairs_stand_beside_case_means(report: Any) -> None:
     # case x: the pair of seed 5 by −1 and the mean by −1/2; case z: 0
     assert (check.pairs, check.clusters) == (3, 2)
     assert check.difference == pytest.approx(-3 / 8)
-    assert check.broke == ("x", "x, seed 5, repeat 0")
+    assert check.broke == ("x", "x (seed 5, repeat 0)")
 
 
 def test_a_case_without_a_seed_on_one_side_only_is_unmatched(report: Any) -> None:
@@ -237,10 +237,10 @@ def test_a_case_without_a_seed_on_one_side_only_is_unmatched(report: Any) -> Non
 
 
 def test_names_are_distinct_whatever_the_cases_are_called(report: Any) -> None:
-    rows = [row("x", seed=1), row("x", seed=2), row("x, seed 1", seed=1)]
+    rows = [row("x", seed=1), row("x", seed=2), row("x (seed 1)", seed=1)]
     comparison = compare(report(rows), report(rows, side="b"))
     assert len(set(comparison.names)) == 3
-    assert comparison.names[-1] == "x, seed 1, episode a-2"
+    assert comparison.names[-1] == "x (seed 1) (episode a-2)"
 
 
 def test_cases_with_names_of_any_script(report: Any) -> None:

@@ -102,6 +102,23 @@ def test_several_checks_pay_for_each_other(report: Any) -> None:
     assert "p = 0.0156 after Holm over 2 checks" in said(compare(before, after))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [("p", "f", "Regression in"), ("f", "p", "Improvement in"), ("u", "p", "Indeterminate:")],
+)
+def test_hundreds_of_checks_still_make_one_paragraph(
+    report: Any, before: str, after: str, word: str
+) -> None:
+    checks = {f"check-{number:03}": "v1" for number in range(300)}
+    rows = [(f"c{number}", before * 300) for number in range(14)]
+    turned = [(case, after * 300) for case, _ in rows[:7]] + [
+        (case, (after if before != "u" else "f") * 300) for case, _ in rows[7:]
+    ]
+    text = said(compare(report(rows, checks=checks), report(turned, checks=checks, side="b")))
+    assert f"{word} check-003, check-004, check-005 and 294 more too." in text
+    assert len(text) < 1200
+
+
 def test_a_blocked_comparison_gives_no_verdict(report: Any) -> None:
     text = said(compare(report("pppppppp"), report("ffffffff", side="b", max_steps=9)))
     assert "Not comparable: 1 part besides the environment differs (max_steps: 20 → 9)." in text
