@@ -27,6 +27,9 @@ class Coroutines:
 
         An interrupt of the waiting thread cancels the coroutine.
         """
+        if self._loop is not None and _running_loop() is self._loop:
+            coroutine.close()
+            raise RuntimeError("this runs on the event loop already: await the coroutine instead")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
         try:
             return future.result()
@@ -54,6 +57,13 @@ class Coroutines:
             self._loop = loop
             self._stop = weakref.finalize(self, _end, loop, thread)
         return self._loop
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

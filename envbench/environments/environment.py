@@ -173,9 +173,9 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
     def snapshot(self) -> dict[str, Any]:
         """The state that is kept as evidence, read and copied after every action.
 
-        Rules, changes and checks see this and nothing else of the world; models in it become dicts,
-        and enum members their values. By default it is all of
-        `state`; leave out what must not be kept, such as credentials.
+        Rules, changes and checks see this and nothing else of the world. Models in it become dicts,
+        and enum members their values. By default it is all of `state`; leave out what must not be
+        kept, such as credentials.
         """
         state = getattr(self, "state", None)
         return state.model_dump() if isinstance(state, State) else {}
@@ -236,6 +236,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         info = self.__info({"task_id": task.task_id})
         session.trace.initial_observation = _copy_of(observation)
         session.trace.initial_snapshot = self.__take_snapshot()
+        session.has_begun = True
         return observation, info
 
     def step(self, action: Any) -> tuple[ObservationT, Any, bool, bool, dict[str, Any]]:
@@ -256,7 +257,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
             TypeError: when `observe` returns no observation, or `info` no dict.
         """
         session = self.__session
-        session.require_open(self.max_turns)
+        session.require_open()
         chosen = as_action(action)
         session.step_reward, session.snapshot = 0.0, None
         calls: list[dict[str, Any]] = []
@@ -405,9 +406,10 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         """
         from envbench.environments.fingerprint import fingerprint
 
-        if self.__session.fingerprint is None:
-            self.__session.fingerprint = fingerprint(self)
-        return self.__session.fingerprint
+        known, scorers = self.__session.fingerprint, self.scorers
+        if known is None or known[0] != scorers:
+            known = self.__session.fingerprint = (scorers, fingerprint(self))
+        return known[1]
 
     def observe_state(self) -> dict[str, Any]:
         """The snapshot for the recorder: the one taken in the step, or a fresh one after it."""
@@ -441,7 +443,6 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         others = [each for each in self.scorers if each not in self.__session.scorers]
         add_scorer(others, added)  # refuses a name that another one has
         self.__session.scorers = add_scorer(self.__session.scorers, added)
-        self.__session.fingerprint = None
 
     def __run_tool(self, call: ToolCall) -> ToolRecord:
         record = ToolRecord(call.name, call.to_dict()["arguments"])
@@ -538,7 +539,7 @@ class _Session:
     scorers: tuple[Scorer, ...] = ()
     runtime: Runtime = field(default_factory=LocalRuntime)
     coroutines: Coroutines = field(default_factory=Coroutines)
-    fingerprint: Fingerprint | None = None
+    fingerprint: tuple[tuple[Scorer, ...], Fingerprint] | None = None
     draws: np.random.Generator | None = None
     scoring: bool = True
     is_resetting: bool = False
@@ -577,14 +578,14 @@ class _Session:
 
     def begin(self) -> None:
         """Forget the last episode."""
-        self.is_resetting, self.has_begun, self.has_ended = True, True, False
+        self.is_resetting, self.has_begun, self.has_ended = True, False, False
         self.turns, self.step_reward, self.snapshot, self.exception = 0, 0.0, None, None
         self.trace = Trace()
 
-    def require_open(self, max_turns: int | None) -> None:
+    def require_open(self) -> None:
         """Refuse a step that belongs to no episode."""
-        if not self.has_begun or self.is_resetting:
-            raise ResetNeeded("step before reset: call reset() first")
+        if not self.has_begun:
+            raise ResetNeeded("step before a reset that came to its end: call reset() first")
         if self.has_ended:
             raise ResetNeeded("the episode has ended: call reset() before the next step")
 

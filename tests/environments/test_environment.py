@@ -80,10 +80,31 @@ def test_an_episode_as_gymnasium_sees_it():
 
 
 def test_a_step_before_the_first_reset_is_refused():
-    with pytest.raises(ResetNeeded, match="step before reset"):
+    with pytest.raises(ResetNeeded, match="step before a reset"):
         Counter(task=counting()).step(ADD)
     with pytest.raises(ResetNeeded, match="render before reset"):
         Counter(task=counting(), render_mode="ansi").render()
+
+
+def test_a_step_after_a_reset_that_failed_is_refused():
+    class Broken(Counter):
+        def setup(self, task: TaskData) -> None:
+            super().setup(task)
+            with pytest.raises(ResetNeeded):
+                self.step(ADD)
+            raise OSError("no world")
+
+    env = Broken(task=counting())
+    with pytest.raises(OSError, match="no world"):
+        env.reset()
+    with pytest.raises(ResetNeeded, match="step before a reset"):
+        env.step(ADD)
+
+
+def test_a_world_can_be_made_by_hand_to_test_it():
+    env = Counter()
+    env.setup(counting())
+    assert (env.seed, env.add(), env.add(2), env.done()) == (7, 1, 3, True)
 
 
 def test_max_turns_truncates_and_being_done_wins_over_it():
@@ -518,6 +539,19 @@ def test_asynchronous_tools_run_inside_a_running_loop_as_in_a_notebook():
     assert asyncio.run(cell()) == "envbench coroutines"
 
 
+def test_waiting_on_the_loop_for_itself_is_refused():
+    class Odd(Waiting):
+        @tool
+        async def wait_for_myself(self) -> Any:
+            return self.wait_for(self.loop_and_thread())
+
+    env = Odd(task=counting())
+    env.reset()
+    error = env.step(ToolCall("wait_for_myself"))[4]["tool_calls"][0]["error"]
+    env.close()
+    assert error["message"] == "this runs on the event loop already: await the coroutine instead"
+
+
 def test_a_dropped_environment_lets_go_of_its_thread():
     env = Waiting(task=counting())
     env.reset()
@@ -583,3 +617,20 @@ def test_wrappers_of_gymnasium_work_around_it():
     env.reset()
     env.step(ADD)
     assert env.step(ADD)[3] is True
+
+
+def test_the_fingerprint_is_of_what_it_does_not_of_what_it_did():
+    fresh, used = Counter(), Counter()
+    used.reset(options={"task": counting(5)})
+    used.step(ADD)
+    used.step("bye")
+    assert used.fingerprint().digest == fresh.fingerprint().digest
+    before = fresh.fingerprint()
+    assert fresh.fingerprint() is before
+
+    @fresh.scorer
+    def good(rollout: Any) -> float:
+        return 1.0
+
+    assert fresh.fingerprint().digest != before.digest
+    assert "scorer/good" in fresh.fingerprint().parts
