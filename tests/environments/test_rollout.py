@@ -475,6 +475,7 @@ def test_identical_rollouts_have_one_trajectory_digest():
     assert one.verify() == []
 
 
+@pytest.mark.slow
 def test_a_long_rollout_is_read_from_its_store():
     class Long(Counter):
         max_turns = None

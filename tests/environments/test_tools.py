@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from envbench.environments import (
@@ -22,6 +24,7 @@ from envbench.environments import (
     tool,
 )
 from envbench.environments.tools import MAX_NESTING, InvalidArguments
+from envbench.evidence.portable import canonical
 
 
 class Colour(Enum):
@@ -268,6 +271,28 @@ def test_an_argument_without_annotation_takes_any_json():
     for value in (None, True, 1, 1.5, "text", [1, [2]], {"a": {"b": None}}, 2**70):
         assert call(env, "plain-name", {"anything": value})["result"] == value
     assert env.calls[-1] == (2**70, 3)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda parts: (
+        st.lists(parts) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), parts)
+    ),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_any_json_reaches_the_tool_and_the_record_as_it_was_sent(value):
+    env = desk()
+    record = call(env, "plain-name", {"anything": value})
+    assert canonical(record["arguments"]) == canonical({"anything": value})
+    assert canonical(env.calls[-1][0]) == canonical(value)
+    assert canonical(record["result"]) == canonical(value)
 
 
 def test_name_and_description_can_be_told():
