@@ -112,6 +112,13 @@ def test_a_selection_and_its_report_are_the_same_side(store: Any) -> None:
     assert (plain.reward, plain.comparable) == (None, True)
 
 
+def test_a_report_on_one_side_and_a_selection_on_the_other(store: Any) -> None:
+    report = evaluate(store.episodes(V1.condition), [ONCE])
+    assert compare(report, V2, store=store) == compare(V1, V2, store=store)
+    with pytest.raises(ValueError, match="candidate: Episodes are selected from a store"):
+        compare(report, V2)
+
+
 def test_the_settings_read_are_those_of_the_lock(store: Any) -> None:
     side = side_of_store("baseline", V1, store, None)
     episodes = list(store.episodes("environment_id = 'till-v1'"))
