@@ -125,6 +125,7 @@ class _Walk:
     covered: list[Json] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     _places: set[str] = field(default_factory=set)
+    _in_counted: bool = False
 
     def __post_init__(self) -> None:
         self.numbers = [0] * len(self.patterns)
@@ -135,7 +136,7 @@ class _Walk:
         head = self.content["head"]
         for chunk in self.content["chunks"]:
             if chunk.get("state") is not None:
-                chunk["state"] = self._value(chunk["state"], self._start, "")
+                chunk["state"] = self._state(chunk["state"])
             chunk["changes"] = list(self._changes(chunk["changes"]))
             for name in ("info",):
                 if name in chunk:
@@ -149,6 +150,12 @@ class _Walk:
         head["findings"] = [self._finding(finding) for finding in head["findings"]]
         for check in head["checks"]:
             self._check(check)
+
+    def _state(self, state: Json) -> Json:
+        """A whole state; where all of it goes, its members do, so that changes have a place."""
+        if self._covers(self._start) and type(state) is dict and TAG not in state:
+            return {name: self._cover(item, self._start) for name, item in state.items()}
+        return self._value(state, self._start, "")
 
     def _value(self, value: Json, reached: Reached, pattern: str | None) -> Json:
         """A value below a place; `pattern` is that of the state, None for what is no state."""
@@ -182,6 +189,8 @@ class _Walk:
 
     def _list(self, value: list[Json], reached: Reached, pattern: str | None) -> list[Json]:
         key = None if pattern is None else self._keys.get(pattern)
+        before = self._in_counted
+        self._in_counted = before or (pattern in self._keys and key is None)
         found = []
         for i, item in enumerate(value):
             below = self._below(reached, [str(i)], row=item)
@@ -190,6 +199,7 @@ class _Walk:
                 found.append(self._members(item, below, deeper, key))
             else:
                 found.append(self._value(item, below, deeper))
+        self._in_counted = before
         return found
 
     def _tagged(self, value: dict[str, Json], reached: Reached, pattern: str | None) -> Json:
@@ -291,10 +301,10 @@ class _Walk:
         if type(value) is not dict or TAG in value or key == "":
             return value if value is _NOTHING else self._value(value, reached, pattern)
         if key is None:  # a row without a key stands with its count
-            row = value["row"]
-            if type(row) is dict and TAG not in row:
-                return {**value, "row": self._members(row, reached, pattern, None)}
-            return {**value, "row": self._value(row, reached, pattern)}
+            before, self._in_counted = self._in_counted, True
+            row = self._value(value["row"], reached, pattern)
+            self._in_counted = before
+            return {**value, "row": row}
         return self._members(value, reached, pattern, key)
 
     def _event(self, event: dict[str, Json]) -> None:
@@ -314,12 +324,13 @@ class _Walk:
         names = [name for name in ("before", "after") if name in finding]
         during = finding.get("during")
         listed = during if type(during) is list else []
-        values = [finding[name] for name in names]
+        values = [_NOTHING if _is_absent(finding[name]) else finding[name] for name in names]
         path, changed, inside = self._change(finding["path"], [*values, *listed])
         touched = path != finding["path"] or changed != [*values, *listed]
         found = {**finding, "path": path}
         for name, value in zip(names, changed, strict=False):
-            found[name] = REDACTED if inside else value
+            if value is not _NOTHING:
+                found[name] = REDACTED if inside else value
         if during is not None:
             rest = changed[len(names) :]
             found["during"] = rest if type(during) is list else REDACTED if touched else during
@@ -353,6 +364,9 @@ class _Walk:
     def _alias(self, value: Json, reached: Reached) -> str:
         """What stands for the key of a row: the same for the same value, another for another."""
         self._cover(value, reached)
+        return self._other(value)
+
+    def _other(self, value: Json) -> str:
         number = len(self.aliases) + 1
         return self.aliases.setdefault(canonical(value), f"[redacted {number}]")
 
@@ -362,6 +376,8 @@ class _Walk:
         for i, positions in enumerate(reached):
             if len(self.patterns[i]) in positions:
                 self.numbers[i] += 1
+        if self._in_counted:  # equal rows are counted, so different ones must stay different
+            return self._other(value)
         return REDACTED
 
     def _covers(self, reached: Reached) -> bool:
@@ -427,6 +443,10 @@ def _name(value: Json) -> str:
     return pointer_segment(value if type(value) is str else canonical(value).decode())
 
 
+def _is_absent(value: Json) -> bool:
+    return type(value) is dict and value.get(TAG) == "absent"
+
+
 def _texts_in(value: Json) -> Iterator[str]:
     """The texts and numbers in a redacted value that are long enough to be looked for."""
     if type(value) is str:
@@ -440,7 +460,7 @@ def _texts_in(value: Json) -> Iterator[str]:
         for item in value:
             yield from _texts_in(item)
     elif type(value) is dict:
-        if value.get(TAG) == "cut":
+        if value.get(TAG) in ("cut", "absent", "missing"):
             return
         if TAG in value and not any(type(item) in (list, dict) for item in value.values()):
             shown = _decoded(value)
