@@ -228,6 +228,8 @@ def test_arguments_reach_the_method_as_what_they_are_declared():
     assert seen["points"] == [Point(1, 0)]
     assert seen["when"] == datetime.date(2026, 1, 2)
     assert (seen["ratio"], seen["pair"], seen["names"]) == (0.5, (2, "y"), {"a", "b"})
+    call(env, "typed", {"whole": "3"})  # as models often write it
+    assert env.calls[-1]["whole"] == 3
 
 
 @pytest.mark.parametrize(
