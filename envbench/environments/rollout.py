@@ -216,6 +216,7 @@ class _Rollout:
         self.env: Environment[Any, Any] | None = None
         self.policy: Any = None
         self.last_info: dict[str, Any] = {}
+        self.unknown: str | None = None
         require_name("environment_id", job.environment_id)
         self.header = Header(
             case=case_of(job.task),
@@ -251,7 +252,12 @@ class _Rollout:
         if env.max_turns is not None:
             self.header.max_steps = require_count("max_turns", env.max_turns, 1)
         self._say(environment_version=str(env.version))
-        self.header.environment_fingerprint = env.fingerprint().digest
+        try:
+            self.header.environment_fingerprint = env.fingerprint().digest
+        except Exception as error:  # such as a payload that cannot be had now
+            self.unknown = (
+                f"fingerprint: not taken: {type(error).__name__}: {describe_error(error)}"
+            )
         self.header.audited = env.audit is not None
         return env
 
@@ -294,6 +300,8 @@ class _Rollout:
         """Note what came of it, before the episode is sealed."""
         stop_reason = STOP_REASONS.get(ending, "failure")
         outcome = Outcome(None, 0.0, None)
+        if self.unknown is not None:
+            recorder.issue(self.unknown)
         if self.env is not None:
             outcome = Outcome.of(self.env.trace.steps, stop_reason)
         for name, message in outcome.errors.items():

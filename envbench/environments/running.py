@@ -377,9 +377,9 @@ def _look_up(
     if not rows:
         return jobs, {}
     with _probed(maker) as env:
-        if env is None:
+        about = None if env is None else _about(env)
+        if about is None:
             return jobs, {}
-        about = (env.name, str(env.version), env.fingerprint().digest)
         last = {_key(row): row for row in rows if tuple(row[1:4]) == about}
         linked, done = [], {}
         for index, job in enumerate(jobs):
@@ -396,6 +396,14 @@ def _look_up(
                 found = rollout_of(store.episode(str(row[0])), job.task, env)
                 done[index] = replace(found, env=None)
         return linked, done
+
+
+def _about(env: Environment[Any, Any]) -> tuple[str, str, str] | None:
+    """What evidence calls the environment; None where its fingerprint cannot be taken."""
+    try:
+        return env.name, str(env.version), env.fingerprint().digest
+    except Exception:  # each episode will say so
+        return None
 
 
 @contextmanager

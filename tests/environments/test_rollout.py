@@ -300,6 +300,17 @@ def test_a_hook_that_fails_is_the_failure_of_the_rollout(broken, phase):
         env.rollout(counting(1), ScriptedPolicy([ADD]), raise_errors=True)
 
 
+def test_a_fingerprint_that_cannot_be_taken_is_said_and_the_rollout_goes_on():
+    class Secretive(Counter):
+        def fingerprint_payload(self) -> Any:
+            raise PermissionError("not now")
+
+    rollout = Secretive().rollout(counting(1), ScriptedPolicy([ADD]))
+    assert rollout.stop_reason == "terminated"
+    assert rollout.episode.data["provenance"]["environment_fingerprint"] is None
+    assert rollout.episode.coverage_issues == ["fingerprint: not taken: PermissionError: not now"]
+
+
 def test_a_step_that_fails_keeps_the_state_that_it_left():
     class Broken(Counter):
         def done(self) -> bool:
