@@ -11,6 +11,7 @@ import asyncio
 import copy
 import inspect
 import sys
+import threading
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,9 @@ from envbench.evidence.tagged import ABSENT, Encoding, Missing, describe_error, 
 
 MAX_NESTING: Final = 50
 """Calls of tools by tools go this deep."""
+
+_BUILDING = threading.RLock()
+"""Held while a schema is built: environments of one class are made in many threads at once."""
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -123,7 +127,7 @@ class ToolMethod(Generic[Given, Returned]):
         self._resolved: dict[str, Any] | None = None
         with suppress(TypeError):  # a name that is defined later
             self._hints()
-        self._arguments: type[BaseModel] | None = None
+        self._built: tuple[type[BaseModel], dict[str, Json]] | None = None
         self._spec: ToolSpec | None = None
         self.__doc__ = getattr(function, "__doc__", None)
         self.__name__ = getattr(function, "__name__", self.name)
@@ -210,34 +214,43 @@ class ToolMethod(Generic[Given, Returned]):
         return ((f"argument_{i}", each) for i, each in enumerate(self._parameters))
 
     def _model(self) -> type[BaseModel]:
-        if self._arguments is None:
-            hints = self._hints()
-            fields: dict[str, Any] = {}
-            for field_name, parameter in self._fields():
-                required = parameter.default is parameter.empty
-                default = ... if required else _default(parameter.default)
-                hint = hints.get(parameter.name, Any)
-                fields[field_name] = (hint, Field(default, alias=parameter.name))
-            try:
-                self._arguments = create_model(
-                    "Arguments",
-                    __config__=ConfigDict(extra="forbid", defer_build=False),
-                    **fields,
-                )
-                with warnings.catch_warnings():
-                    # a default that is no JSON is the method's own affair
-                    warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
-                    self._json_schema = self._arguments.model_json_schema(schema_generator=_Schema)
-            except Exception as error:
-                raise TypeError(
-                    f"tool {self.name!r}: no schema describes its arguments"
-                    f" {inspect.signature(self.function)}: {_first_line(error)}"
-                ) from error
-        return self._arguments
+        return self._build()[0]
+
+    def _build(self) -> tuple[type[BaseModel], dict[str, Json]]:
+        """The model of the arguments and its JSON schema, built when they are first needed."""
+        with _BUILDING:
+            if self._built is None:
+                self._built = self._new_model()
+            return self._built
+
+    def _new_model(self) -> tuple[type[BaseModel], dict[str, Json]]:
+        hints = self._hints()
+        fields: dict[str, Any] = {}
+        for field_name, parameter in self._fields():
+            required = parameter.default is parameter.empty
+            default = ... if required else _default(parameter.default)
+            hint = hints.get(parameter.name, Any)
+            fields[field_name] = (hint, Field(default, alias=parameter.name))
+        try:
+            model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+            with warnings.catch_warnings():
+                # a default that is no JSON is the method's own affair
+                warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
+                return model, model.model_json_schema(schema_generator=_Schema)
+        except Exception as error:
+            raise TypeError(
+                f"tool {self.name!r}: no schema describes its arguments"
+                f" {inspect.signature(self.function)}: {_first_line(error)}"
+            ) from error
 
     def _hints(self) -> dict[str, Any]:
-        if self._resolved is not None:
+        with _BUILDING:
+            if self._resolved is None:
+                self._resolved = self._new_hints()
+                self._namespace = {}
             return self._resolved
+
+    def _new_hints(self) -> dict[str, Any]:
         try:
             hints = typing.get_type_hints(
                 inspect.unwrap(self.function), localns=self._namespace, include_extras=True
@@ -248,12 +261,10 @@ class ToolMethod(Generic[Given, Returned]):
                 f" where {self.function.__qualname__} is defined"
             ) from error
         hints.pop("return", None)
-        self._namespace, self._resolved = {}, hints
         return hints
 
     def _schema(self) -> dict[str, Json]:
-        self._model()
-        schema: dict[str, Json] = copy.deepcopy(self._json_schema)
+        schema = copy.deepcopy(self._build()[1])
         described = docstring_parser.parse(inspect.getdoc(self.function) or "")
         for each in described.params:
             part = schema["properties"].get(each.arg_name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from envbench import connect
 from envbench.environments import (
@@ -20,6 +21,7 @@ from envbench.environments import (
     ToolCall,
     run_tasks,
     scorer,
+    tool,
 )
 from envbench.environments.running import _shown
 from tests.environments.worlds import ADD, Counter, counting
@@ -79,6 +81,29 @@ def test_what_comes_of_it_does_not_depend_on_how_many_run_at_a_time():
         assert together.sql("SELECT count(*), count(DISTINCT run_id) FROM episodes").fetchall() == [
             (12, 1)
         ]
+
+
+def test_a_class_that_is_new_to_all_threads_at_once_is_the_same_to_each():
+    class Value(BaseModel):
+        number: int
+
+    for _ in range(10):
+        together = threading.Barrier(4)
+
+        class Fresh(Counter):
+            @tool
+            def put(self, value: Value, others: list[Value] | None = None) -> int:
+                self.state.count = value.number
+                return value.number
+
+        def make(kind: type[Counter] = Fresh, start: threading.Barrier = together) -> Counter:
+            start.wait(60)
+            return kind()
+
+        script = [ToolCall("put", {"value": {"number": 9}})]
+        rollouts = run_tasks(TASKS, make, ScriptedPolicy(script), concurrency=4)
+        assert [r.stop_reason for r in rollouts] == ["terminated"] * 4
+        assert len({repr(r.episode.data["spaces"]) for r in rollouts}) == 1
 
 
 def test_each_job_has_an_environment_runtime_and_policy_of_its_own_which_are_closed():
