@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Protocol
 
 from envbench.environments.tools import RuntimeBroken, ToolFailed, ToolMethod, ToolRecord, running
@@ -307,37 +308,39 @@ def _by_value(kind: type) -> Iterator[None]:
     """Send classes whose modules another process could not import as they are."""
     import cloudpickle
 
-    registered = []
-    for base in kind.__mro__:
-        module = sys.modules.get(base.__module__)
-        if module is None or _is_importable(module):
-            continue
-        with suppress(ValueError):
+    names = dict.fromkeys(base.__module__ for base in kind.__mro__)
+    modules = [sys.modules[name] for name in names if name in sys.modules]
+    with _REGISTERING:
+        sent = [module for module in modules if not _is_importable(module)]
+        for module in sent:
             cloudpickle.register_pickle_by_value(module)
-            registered.append(module)
-    try:
-        yield
-    finally:
-        for module in registered:
-            with suppress(ValueError):
+        try:
+            yield
+        finally:
+            for module in sent:
                 cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_importable(module: Any) -> bool:
-    from importlib.util import find_spec
+_REGISTERING = threading.RLock()
+"""Held while modules are registered with cloudpickle, which knows one set of them a process."""
 
+
+def _is_importable(module: Any) -> bool:
+    """Whether another process that has this one's path finds the module's very file."""
     if module.__name__ in ("__main__", "builtins"):
         return True  # cloudpickle takes care of the first
-    top = module.__name__.partition(".")[0]
-    if top in _INSTALLED:
+    parts = module.__name__.split(".")
+    if parts[0] in _INSTALLED:
         return True
-    known = sys.modules.pop(module.__name__)
-    try:
-        spec = find_spec(module.__name__)
-    except Exception:
-        return False
-    finally:
-        sys.modules[module.__name__] = known
+    path, spec = None, None
+    for depth in range(len(parts)):
+        try:
+            spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        except Exception:  # a finder of somebody's own
+            return False
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations
     return spec is not None and spec.origin == getattr(module, "__file__", None)
 
 

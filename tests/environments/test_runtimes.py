@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -215,6 +216,53 @@ def test_an_environment_that_cannot_be_sent_is_the_environment_s_failure(apart):
         RuntimeBroken, match=r"cannot send the attribute 'lock' \(lock\) of Trouble"
     ):
         env.step(ADD)
+
+
+UNREACHABLE = """
+from __future__ import annotations
+from pydantic import BaseModel
+from envbench.environments import Environment, Observation, State, tool
+
+STEP = 10
+
+class Thing(BaseModel):
+    number: int
+
+class World(State):
+    things: list[Thing] = []
+
+class Seen(Observation):
+    count: int
+
+class Away(Environment[Seen, World]):
+    def setup(self, task):
+        super().setup(task)
+        self.state = World(seed=1)
+    def observe(self) -> Seen:
+        return Seen(count=len(self.state.things))
+    @tool
+    def put(self, thing: Thing) -> int:
+        self.state.things = [*self.state.things, thing]
+        return thing.number + STEP
+"""
+
+
+def test_a_module_that_no_other_process_can_import_travels_by_value(apart, tmp_path):
+    file = tmp_path / "away_from_the_path.py"
+    file.write_text(UNREACHABLE)
+    spec = importlib.util.spec_from_file_location("away_from_the_path", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["away_from_the_path"] = module
+    try:
+        spec.loader.exec_module(module)
+        env = module.Away(task=counting(), runtime=apart)
+        env.reset()
+        assert call(env, "put", thing={"number": 1})["result"] == 11
+        assert call(env, "put", thing={"number": 2})["result"] == 12
+        assert type(env.state) is module.World
+        assert type(env.state.things[1]) is module.Thing
+    finally:
+        del sys.modules["away_from_the_path"]
 
 
 def test_classes_that_no_other_process_can_import_travel_by_value(apart):
