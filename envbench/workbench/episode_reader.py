@@ -83,7 +83,7 @@ class _FromMemory:
         else:
             rows = []
         self._changes: list[ChangeRow] = [
-            (step, since, path, op, _bytes(before), _bytes(after), *rest)
+            (step, since, path, op, before, after, *rest)
             for _, step, since, path, op, before, after, *rest in rows
         ]
         self._steps = [row[0] for row in self._changes]
