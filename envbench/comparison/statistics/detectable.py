@@ -8,15 +8,17 @@ pairs that was seen, over everything that n pairs with that share can come to.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envbench.comparison.statistics.arguments import count, finite, probability
+from envbench.comparison.statistics.binomial import at_least, chances
 
-NEGLIGIBLE = 1e-12
-"""Probability of the numbers of discordant pairs that are left out at either end."""
+FAR = 8.0
+"""Standard deviations (and pairs) from the mean beyond which numbers of discordant pairs are left
+out: less than 1e-12 of all."""
 
 ENUMERATED = 1_000
 """Numbers of discordant pairs that are looked at; where there are more, evenly spaced ones."""
@@ -132,7 +134,6 @@ def discordance_bound(pairs: int, confidence: float = 0.95) -> float | None:
 def _smallest(pairs: int, discordant: float, alpha: float, power: float) -> float | None:
     alpha, power = probability("alpha", alpha), probability("power", power)
 
-    from scipy.optimize import brentq
     from scipy.special import betaincinv
 
     fewest = _fewest_discordant(alpha)
@@ -143,17 +144,42 @@ def _smallest(pairs: int, discordant: float, alpha: float, power: float) -> floa
     one_way = float(betaincinv(fewest, pairs - fewest + 1, power))
     if rate is None or rate <= one_way:
         return one_way
-    discordances, chances = _discordances(pairs, min(rate, 1.0))
+    discordances, likely = _discordances(pairs, min(rate, 1.0))
     needed = _needed(discordances, alpha)
     can = needed <= discordances
-    discordances, chances, needed = discordances[can], chances[can], needed[can]
+    discordances, likely, needed = discordances[can], likely[can], needed[can]
 
-    def lacking(difference: float) -> float:
-        return power - _power(discordances, chances, needed, difference / rate)
+    def excess(difference: float) -> float:
+        return _power(discordances, likely, needed, difference / rate) - power
 
-    if lacking(0.0) <= 0:  # with an alpha about as large as the power
+    if excess(0.0) >= 0:  # with an alpha about as large as the power
         return 0.0
-    return float(brentq(lacking, 0.0, rate, xtol=1e-12, rtol=1e-9))
+    return _root(excess, rate)
+
+
+def _root(rising: Callable[[float], float], high: float) -> float:
+    """Where a rising function is 0, between 0 and `high`: false position, the Illinois way.
+
+    (`scipy.optimize` takes seconds to import.)
+    """
+    low, at_low, at_high = 0.0, rising(0.0), rising(high)
+    last = 0
+    for _ in range(200):
+        if high - low <= 1e-9 * high:
+            break
+        middle = high - at_high * (high - low) / (at_high - at_low)
+        at_middle = rising(middle)
+        if abs(at_middle) < 1e-12:
+            return middle
+        if at_middle < 0:
+            low, at_low = middle, at_middle
+            at_high = at_high / 2 if last < 0 else at_high
+            last = -1
+        else:
+            high, at_high = middle, at_middle
+            at_low = at_low / 2 if last > 0 else at_low
+            last = 1
+    return high
 
 
 def _by_spread(differences: NDArray[np.float64], alpha: float, power: float) -> float:
@@ -176,38 +202,47 @@ def _fewest_discordant(alpha: float) -> int:
 
 def _discordances(pairs: int, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Numbers of discordant pairs that there may be, and their chances."""
-    from scipy.stats import binom
-
-    low = int(binom.ppf(NEGLIGIBLE, pairs, rate))
-    high = int(binom.isf(NEGLIGIBLE, pairs, rate))
+    around = FAR * math.sqrt(pairs * rate * (1 - rate)) + FAR
+    low = max(0, math.floor(pairs * rate - around))
+    high = min(pairs, math.ceil(pairs * rate + around))
     # an odd step, because odd and even numbers of pairs do not reach alpha equally well
     step = (high - low) // ENUMERATED // 2 * 2 + 1
     numbers = np.arange(low, high + 1, step, dtype=np.float64)
-    chances = binom.pmf(numbers, pairs, rate)
-    return numbers, chances / chances.sum()
+    likely = chances(numbers, pairs, rate)
+    return numbers, likely / likely.sum()
 
 
 def _needed(discordances: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """How many of the discordant pairs must go one way for p ≤ alpha; n + 1 if all do not do."""
-    from scipy.stats import binom
+    """How many of the discordant pairs must go one way for p ≤ alpha; n + 1 if all do not do.
 
-    needed = binom.isf(alpha / 2, discordances, 0.5) + 1
-    # one less does where p is alpha exactly
-    exact = 2 * binom.sf(needed - 2, discordances, 0.5) <= alpha
-    return np.asarray(needed - exact, np.float64)
+    The normal distribution says about how many; from there, up or down until it is exact.
+    """
+    from scipy.special import ndtri
+
+    def reaches(needed: NDArray[np.float64]) -> NDArray[np.bool_]:
+        tail = at_least(np.clip(needed, 1, np.maximum(discordances, 1)), discordances)
+        return np.where(needed > discordances, True, (needed >= 1) & (2 * tail <= alpha))
+
+    needed: NDArray[np.float64] = np.ceil(
+        (discordances - ndtri(alpha / 2) * np.sqrt(discordances)) / 2
+    )
+    needed = np.clip(needed, 1, discordances + 1)
+    while not (there := reaches(needed)).all():
+        needed = needed + ~there
+    while (fewer := (needed > 1) & reaches(needed - 1)).any():
+        needed = needed - fewer
+    return needed
 
 
 def _power(
     discordances: NDArray[np.float64],
-    chances: NDArray[np.float64],
+    likely: NDArray[np.float64],
     needed: NDArray[np.float64],
     balance: float,
 ) -> float:
     """The chance of p ≤ alpha, when discordant pairs fall (1 + balance) : (1 − balance)."""
-    from scipy.special import betainc
-
     one_way = (1 + min(balance, 1.0)) / 2
-    # the chances of at least so many one way, and of at least so many the other way
-    rejected = betainc(needed, discordances - needed + 1, one_way)
-    rejected += betainc(needed, discordances - needed + 1, 1 - one_way)
-    return float(chances @ rejected)
+    # so many go the one way, or so many the other
+    rejected = at_least(needed, discordances, one_way)
+    rejected = rejected + at_least(needed, discordances, 1 - one_way)
+    return float(likely @ rejected)

@@ -21,22 +21,20 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     Raises:
         TypeError, ValueError: naming the place of a p that is no number from 0 to 1.
 
-    Source: Holm 1979; `statsmodels.stats.multitest.multipletests`.
+    Source: Holm 1979, as `statsmodels.stats.multitest.multipletests`.
 
     Example:
         >>> holm([0.01, None, 0.04, 0.03])
         [0.03, None, 0.06, 0.06]
     """
-    adjusted: list[float | None] = [None] * len(p_values)
     tested = [i for i, p in enumerate(p_values) if p is not None and not _is_nan(i, p)]
-    if not tested:
-        return adjusted
-    given = [_checked(i, p_values[i]) for i in tested]
-
-    from statsmodels.stats.multitest import multipletests
-
-    for i, value in zip(tested, multipletests(given, method="holm")[1], strict=True):
-        adjusted[i] = float(value)
+    given = {i: _checked(i, p_values[i]) for i in tested}
+    adjusted: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, i in enumerate(sorted(tested, key=given.__getitem__)):
+        # the smallest pays for all tests, the next for one fewer; none ends below a smaller one
+        highest = max(highest, min(1.0, given[i] * (len(tested) - rank)))
+        adjusted[i] = highest
     return adjusted
 
 

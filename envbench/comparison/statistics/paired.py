@@ -11,6 +11,7 @@ import math
 import sys
 
 from envbench.comparison.statistics.arguments import count, probability
+from envbench.comparison.statistics.binomial import at_least
 
 SMALLEST_P = sys.float_info.min
 """What is returned where p is smaller than a double can hold: p is never 0."""
@@ -40,13 +41,11 @@ def exact_mcnemar(broke: int, fixed: int) -> float:
         >>> exact_mcnemar(0, 0)
         1.0
     """
-    from scipy.stats import binom
-
     broke, fixed = count("broke", broke), count("fixed", fixed)
     discordant = broke + fixed
     if discordant == 0:
         return 1.0
-    tail = float(binom.cdf(min(broke, fixed), discordant, 0.5))
+    tail = float(at_least(max(broke, fixed), discordant))
     return min(1.0, max(2 * tail, SMALLEST_P))
 
 
@@ -103,8 +102,6 @@ def newcombe_interval(
         >>> print(f"{low:.4f} {high:.4f}")
         0.0569 0.3404
     """
-    from statsmodels.stats.proportion import proportion_confint
-
     both, broke = count("both", both), count("broke", broke)
     fixed, neither = count("fixed", fixed), count("neither", neither)
     alpha = probability("alpha", alpha)
@@ -112,13 +109,34 @@ def newcombe_interval(
     if pairs == 0:
         return None
     baseline, candidate = (both + broke) / pairs, (both + fixed) / pairs
-    low_b, high_b = proportion_confint(both + broke, pairs, alpha, method="wilson")
-    low_c, high_c = proportion_confint(both + fixed, pairs, alpha, method="wilson")
+    low_b, high_b = wilson_interval(both + broke, pairs, alpha=alpha)
+    low_c, high_c = wilson_interval(both + fixed, pairs, alpha=alpha)
     phi = _corrected_phi(both, broke, fixed, neither)
     difference = (fixed - broke) / pairs
-    below = _third_side(candidate - float(low_c), float(high_b) - baseline, phi)
-    above = _third_side(float(high_c) - candidate, baseline - float(low_b), phi)
+    below = _third_side(candidate - low_c, high_b - baseline, phi)
+    above = _third_side(high_c - candidate, baseline - low_b, phi)
     return max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def wilson_interval(passed: int, total: int, *, alpha: float = 0.05) -> tuple[float, float]:
+    """The interval of a pass rate, of 1 episode or more.
+
+    Source: Wilson 1927, as `statsmodels…proportion_confint(method="wilson")`.
+
+    Example:
+        >>> low, high = wilson_interval(10, 10)
+        >>> print(f"{low:.4f} {high:.4f}")
+        0.7225 1.0000
+    """
+    from scipy.special import ndtri
+
+    squared = float(ndtri(alpha / 2)) ** 2
+    rate = passed / total
+    spread = math.sqrt(squared * (rate * (1 - rate) + squared / (4 * total)) / total)
+    centre, whole = rate + squared / (2 * total), 1 + squared / total
+    low = 0.0 if passed == 0 else max(0.0, (centre - spread) / whole)
+    high = 1.0 if passed == total else min(1.0, (centre + spread) / whole)
+    return low, high
 
 
 def _corrected_phi(both: int, broke: int, fixed: int, neither: int) -> float:

@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from envbench.comparison.statistics.binomial import chances
 from envbench.comparison.statistics.paired import smallest_p
 from envbench.comparison.statistics.sampling import DRAW, SAME, batches, samples, seeded
 
@@ -69,10 +70,7 @@ def _shares_of_ways(count: int) -> NDArray[np.float64]:
     if count < 1000:
         ways = 2**count  # whole numbers: a p of 1/4 is 0.25
         return np.array([math.comb(count, heads) / ways for heads in range(count + 1)])
-
-    from scipy.stats import binom
-
-    return np.asarray(binom.pmf(np.arange(count + 1), count, 0.5), np.float64)
+    return chances(np.arange(count + 1.0), count, 0.5)
 
 
 def _sampled_sums(sizes: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
