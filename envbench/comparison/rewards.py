@@ -16,7 +16,7 @@ from envbench.comparison.outcomes import FAILED, PASSED
 from envbench.comparison.pairing import Pairing
 from envbench.comparison.results import CheckComparison, Disagreement, RewardComparison
 from envbench.comparison.sides import Side
-from envbench.comparison.statistics import cluster_test
+from envbench.comparison.statistics import cluster_interval
 from envbench.comparison.statistics.units import means_by
 
 
@@ -57,9 +57,10 @@ def compare_rewards(
             return RewardComparison(pairs, len(units), None, None, None, None, (), 0, _TOO_LARGE)
     interval = None
     if not blocked:
-        found = cluster_test(clusters, alpha=alpha)
-        interval = found.interval
-        note = "; ".join(filter(None, (note, found.note)))
+        found = cluster_interval(clusters, alpha=alpha)
+        interval = found.interval if found else None
+        alone = "all pairs are of one cluster: no interval can be had from it"
+        note = "; ".join(filter(None, (note, found.note if found else alone)))
     against, unseen = _flips(pairing, before, after, checks)
     return RewardComparison(
         pairs=pairs,
