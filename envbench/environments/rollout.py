@@ -306,6 +306,8 @@ class _Rollout:
             outcome = Outcome.of(self.env.trace.steps, stop_reason)
         for name, message in outcome.errors.items():
             recorder.issue(f"scoring: the scorer {name!r} made no score: {message}")
+        if stop_reason != "failure" and (self.env is None or self.env.trace.stop_reason is None):
+            recorder.issue("scoring: the actions that were let through were used up, unscored")
         labels: dict[str, Json] = {
             **self.header.provenance.labels,
             "stop_reason": stop_reason,

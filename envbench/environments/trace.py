@@ -52,7 +52,7 @@ class Outcome:
     """What an episode came to.
 
     Attributes:
-        reward: all of it; None when the rollout failed, or a scorer made no score.
+        reward: all of it; None when the rollout failed, was not scored, or a scorer made no score.
         step_reward: the sum of what came during the steps.
         end_reward: the weighted sum of the scores; None when there was none.
         scores: the value of each scorer, None where it made none.
@@ -87,7 +87,8 @@ class Outcome:
         }
         metrics |= {name: each.get("value") for name, each in said.items() if not each["weight"]}
         return cls(
-            reward=None if stop_reason == "failure" else total,
+            # an end that the environment did not see was not scored
+            reward=total if ends and stop_reason != "failure" else None,
             step_reward=sum(rewards),
             end_reward=ends[0]["rewards"]["end"] if ends else None,
             scores={name: each.get("value") for name, each in said.items()},

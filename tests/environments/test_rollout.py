@@ -381,6 +381,27 @@ def test_an_interact_function_drives_the_environment_itself():
     assert rollout.reward == 0.0  # the refused action brought nothing, and hides nothing
 
 
+def test_an_end_that_is_not_scored_is_no_reward():
+    def stubborn(env: Any, observation: Any, info: Any) -> str:
+        for _ in range(6):  # refused actions use up the attempts that max_turns allows
+            with pytest.raises(ValueError, match="outside the declared space"):
+                env.step(3)
+        return "I tried"
+
+    env = Counter()
+    env.scorer(name="never")(lambda rollout: 1.0)
+    rollout = env.rollout(counting(), stubborn)
+    assert (rollout.episode.ending, rollout.stop_reason, rollout.reward) == (
+        "step_limit",
+        "truncated",
+        None,
+    )
+    assert (
+        "scoring: the actions that were let through were used up, unscored"
+        in rollout.episode.coverage_issues
+    )
+
+
 def test_an_interact_function_cannot_reach_the_environment_or_the_answer_key():
     def interact(env: Any, observation: Any, info: Any) -> None:
         assert env.unwrapped is env
