@@ -276,7 +276,7 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
         if ends:
             assert stop_reason is not None
             self.on_end(stop_reason)
-        session.has_ended = terminated or truncated
+        session.has_ended = terminated or truncated or (ends and session.in_rollout)
         info = self.__info({"tool_calls": calls})
         done = TraceStep(
             index=session.turns,
@@ -418,6 +418,10 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
             raise taken
         return self.__copy_snapshot() if taken is None else taken
 
+    def expect_rollout(self) -> None:
+        """Let a text end the next episode for good, so that nothing can follow what was scored."""
+        self.__session.next_in_rollout = True
+
     def attributes(self) -> dict[str, Any]:
         """The attributes that a tool may read and change, for a runtime elsewhere."""
         own = {key: value for key, value in vars(self).items() if key not in _STAY}
@@ -545,6 +549,8 @@ class _Session:
     is_resetting: bool = False
     has_begun: bool = False
     has_ended: bool = False
+    in_rollout: bool = False
+    next_in_rollout: bool = False
     turns: int = 0
     step_reward: float = 0.0
     snapshot: Any = None
@@ -579,6 +585,7 @@ class _Session:
     def begin(self) -> None:
         """Forget the last episode."""
         self.is_resetting, self.has_begun, self.has_ended = True, False, False
+        self.in_rollout, self.next_in_rollout = self.next_in_rollout, False
         self.turns, self.step_reward, self.snapshot, self.exception = 0, 0.0, None, None
         self.trace = Trace()
 
@@ -587,7 +594,11 @@ class _Session:
         if not self.has_begun:
             raise ResetNeeded("step before a reset that came to its end: call reset() first")
         if self.has_ended:
-            raise ResetNeeded("the episode has ended: call reset() before the next step")
+            raise ResetNeeded(
+                "the episode has ended (a text is an answer, and ends it): no step can follow"
+                if self.in_rollout
+                else "the episode has ended: call reset() before the next step"
+            )
 
 
 _REWARD: Final = "_Environment__step_reward"

@@ -245,6 +245,7 @@ class _Rollout:
                 f"the environment factory returned {type(env).__name__}, not an Environment"
             )
         self.env = env
+        env.expect_rollout()
         require_name("name", env.name)
         self.header.environment_id = env.name
         self.header.row_keys = env.row_keys

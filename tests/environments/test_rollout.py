@@ -381,6 +381,25 @@ def test_an_interact_function_drives_the_environment_itself():
     assert rollout.reward == 0.0  # the refused action brought nothing, and hides nothing
 
 
+def test_nothing_can_follow_an_answer_that_was_scored():
+    def talkative(env: Any, observation: Any, info: Any) -> str:
+        info = env.step("Let me think.")[4]
+        assert info["stop_reason"] == "policy_stop"
+        env.step(ADD)
+        return "done"
+
+    env = Counter()
+    env.scorer(name="counted")(lambda rollout: rollout.env.state.count)
+    rollout = env.rollout(counting(), talkative)
+    assert (rollout.stop_reason, rollout.reward) == ("failure", None)
+    assert rollout.trace.steps[-1].error["message"] == (
+        "the episode has ended (a text is an answer, and ends it): no step can follow"
+    )
+    env.reset()  # in a loop of one's own it can
+    env.step("Let me think.")
+    assert env.step(ADD)[0].count == 1
+
+
 def test_an_end_that_is_not_scored_is_no_reward():
     def stubborn(env: Any, observation: Any, info: Any) -> str:
         for _ in range(6):  # refused actions use up the attempts that max_turns allows
