@@ -257,7 +257,7 @@ def _with_saved_results(role: Role, selection: Episodes, store: Store) -> Side:
         )
     checks, columns = _checks(role, found["check_name"], found["check_version"])
     letters = np.zeros((len(rows), len(checks)), np.uint8)
-    letters[found["place"].to_numpy(), columns] = _bytes(found["letter"])
+    letters[_numbers(found["place"].combine_chunks()), columns] = _bytes(found["letter"])
     if np.count_nonzero(letters) < found.num_rows:
         raise ValueError(f"{role}: {store.path} has two latest results of one check and episode")
     unjudged = letters == 0
@@ -281,6 +281,11 @@ def _with_saved_results(role: Role, selection: Episodes, store: Store) -> Side:
     )
 
 
+def _numbers(column: pa.Array) -> np.ndarray:
+    """A column of integers without nulls as an array; `to_numpy` would import pandas for it."""
+    return np.from_dlpack(column).astype(np.int64)
+
+
 def _bytes(letters: pa.ChunkedArray) -> np.ndarray:
     """A column of single letters as an array."""
     return np.frombuffer("".join(letters.to_pylist()).encode(), np.uint8)
@@ -292,12 +297,15 @@ def _checks(
     """The checks of some results, each in one version, and the number of each result's check."""
     names, versions = (column.combine_chunks().dictionary_encode() for column in (names, versions))
     several = len(versions.dictionary)
-    counts = np.bincount(names.indices.to_numpy() * several + versions.indices.to_numpy())
+    of_name = _numbers(names.indices)
+    counts = np.bincount(of_name * several + _numbers(versions.indices))
     found: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for code in np.flatnonzero(counts).tolist():
-        of_name, of_version = divmod(code, several)
-        version = versions.dictionary[of_version].as_py()
-        found[names.dictionary[of_name].as_py()].append((version, int(counts[code])))
+        name, version = (
+            column.dictionary[number].as_py()
+            for column, number in zip((names, versions), divmod(code, several), strict=True)
+        )
+        found[name].append((version, int(counts[code])))
     for name, of_check in found.items():
         if len(of_check) > 1:
             said = ", ".join(
@@ -311,7 +319,7 @@ def _checks(
     checks = tuple(CheckIdentity(name, found[name][0][0]) for name in sorted(found))
     place = {check.name: number for number, check in enumerate(checks)}
     numbers = np.array([place[name] for name in names.dictionary.to_pylist()], np.int64)
-    return checks, numbers[names.indices.to_numpy()]
+    return checks, numbers[of_name]
 
 
 def trial_rows(episodes: Iterable[JudgedEpisode], settings: Iterable[str]) -> list[TrialRow]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,21 @@ def test_a_path_is_opened_and_closed_again(path: Path) -> None:
 def test_a_store_from_somebody_else(path: Path) -> None:
     with connect(path, read_only=True, trusted=False) as opened:
         assert compare(V1, V2, store=opened).checks[0].total == 3
+
+
+def test_nothing_heavy_is_imported(path: Path) -> None:
+    """A command that compares would wait for it: pandas alone takes longer than the rest."""
+    code = """
+import sys
+from envbench.comparison import Episodes, compare
+sides = [Episodes(environment_id=f"till-v{number}") for number in (1, 2)]
+print(len(compare(*sides, store=sys.argv[1]).summary()) > 0)
+print(sorted({"pandas", "polars", "altair", "scipy.stats", "statsmodels"} & set(sys.modules)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == ["True", "[]"]
 
 
 def test_two_stores() -> None:
