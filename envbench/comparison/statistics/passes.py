@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from envbench.comparison.statistics.arguments import count
 
 EXACT = 10_000
-"""Repeats up to which the quotient is of whole numbers, rounded once; beyond, to six digits."""
+"""Factors of the quotient up to which it is of whole numbers, rounded once."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -32,10 +34,11 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         0.8333333333333334
     """
     n, c, k = _checked(n, c, k)
-    if n > EXACT:
-        return -math.expm1(_log_share(n, n - c, k))
-    ways = math.comb(n, k)
-    return (ways - math.comb(n - c, k)) / ways
+    fewer, more = sorted((k, c))
+    if fewer > EXACT:
+        return -math.expm1(_log_share(n, fewer, more))
+    ways = math.comb(n, fewer)
+    return (ways - math.comb(n - more, fewer)) / ways
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
@@ -54,9 +57,11 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
         0.16666666666666666
     """
     n, c, k = _checked(n, c, k)
-    if n > EXACT:
-        return math.exp(_log_share(n, c, k))
-    return math.comb(c, k) / math.comb(n, k)
+    # C(c, k) / C(n, k) = C(n − k, n − c) / C(n, n − c)
+    fewer, more = sorted((k, n - c))
+    if fewer > EXACT:
+        return math.exp(_log_share(n, fewer, more))
+    return math.comb(n - more, fewer) / math.comb(n, fewer)
 
 
 def _checked(n: int, c: int, k: int) -> tuple[int, int, int]:
@@ -70,13 +75,12 @@ def _checked(n: int, c: int, k: int) -> tuple[int, int, int]:
     return n, c, k
 
 
-def _log_share(n: int, c: int, k: int) -> float:
-    """log(C(c, k) / C(n, k)), by the beta function: the integers would have millions of digits."""
-    if k > c:
-        return -math.inf
-    if c == n:
-        return 0.0
-
-    from scipy.special import betaln
-
-    return float(betaln(c + 1, n - c) - betaln(c - k + 1, n - c))
+def _log_share(n: int, fewer: int, more: int) -> float:
+    """log(C(n − more, fewer) / C(n, fewer)), factor by factor."""
+    if fewer + more > n or fewer * more > 800 * n:
+        return -math.inf  # 0, or less than a double can hold
+    total = 0.0
+    for start in range(0, fewer, 2**20):
+        left = n - np.arange(start, min(start + 2**20, fewer), dtype=np.float64)
+        total += float(np.log1p(-more / left).sum())
+    return total
