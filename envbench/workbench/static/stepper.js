@@ -1909,7 +1909,7 @@ class StepPane {
 
   error(error) {
     const { type, phase, message, ...rest } = error;
-    const card = this.card("Error", h("div", { class: "error" }, h("b", { text: whole(type) + " (" + whole(phase) + ")" }), h("p", {}, longText(message, 600)), Object.keys(rest).length ? tree(rest) : null), null);
+    const card = this.card("Error", h("div", { class: "failure" }, h("b", { text: whole(type) + " (" + whole(phase) + ")" }), h("p", {}, longText(message, 600)), Object.keys(rest).length ? tree(rest) : null), null);
     return card;
   }
 
@@ -2145,7 +2145,7 @@ class Search {
     this.list = h("ol", {});
     this.said = h("span", { class: "soft", role: "status" });
     this.panel = h("section", { class: "results", "aria-label": "Search results", hidden: true }, h("div", { class: "pane-head" }, h("h2", {}, "Found"), this.said, h("span", { class: "grow" }), button("close", "Close (Escape)", () => this.close())), this.list);
-    this.element = h("label", { class: "search" }, icon("search"), this.input);
+    this.element = h("label", { class: "finder" }, icon("search"), this.input);
     this.run = 0;
     let wait;
     this.input.addEventListener("input", () => {
@@ -2726,10 +2726,12 @@ class App {
   async start() {
     await Promise.all(this.episodes.map((episode) => episode.load(0)));
     const first = this.main.startState();
-    this.fold = first !== ABSENT && linesOf(first) > 40;
+    // what does not fit would hide the changes below the edge
+    const room = Math.max(10, this.states[0].scroll.clientHeight / LINE - 2);
+    this.fold = first !== ABSENT && linesOf(first) > room;
     this.folder.setAttribute("aria-pressed", String(this.fold));
     const linked = this.stepInHash();
-    const given = Number(this.host.dataset.step);
+    const given = this.model ? this.model.get("step") : Number(this.host.dataset.step);
     await this.go(linked ?? (Number.isInteger(given) ? given : 0), "start");
     if (linked !== null && this.host.hasAttribute("data-page")) this.focus();
     this.timeline.draw();
@@ -2739,7 +2741,8 @@ class App {
 
 function linesOf(value) {
   if (!isNested(value)) return 1;
-  return (isList(value) ? value : Object.values(value)).reduce((sum, item) => sum + (isTable(item) || (isObject(item) && !isList(value)) ? linesOf(item) : 1), 0);
+  const items = isList(value) ? value : Object.values(value);
+  return items.reduce((sum, item) => sum + (isTable(item) ? 2 : 1) + (!isList(value) && isNested(item) ? linesOf(item) : 0), 0);
 }
 
 // ---------------------------------------------------------------------------------------------
