@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import importlib.util
-import linecache
-import subprocess
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +9,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from envbench.environments.fingerprint import Fingerprint, fingerprint
+from envbench.environments.fingerprint import fingerprint
+from tests.environments.sources import load_module, run_cell
 
 SOURCE = '''
 """An environment that pays refunds."""
@@ -83,37 +80,9 @@ class Desk(gymnasium.Env):
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Iterator[Callable[..., ModuleType]]:
-    """Import a text as a module of some name, from a file of its own."""
-    names: list[str] = []
-
-    def load(source: str, name: str = "desk_module") -> ModuleType:
-        folder = tmp_path / str(len(names))
-        folder.mkdir()
-        path = folder / f"{name}.py"
-        path.write_text(textwrap.dedent(source))
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        names.append(name)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in names:
-        sys.modules.pop(name, None)
-
-
-def cell(source: str, number: int = 1, into: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Run a text as a notebook runs a cell: in `__main__`, its lines known to `linecache`."""
-    source = textwrap.dedent(source)
-    file = f"/tmp/ipykernel_1234/{number}{hash(source)}.py"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace = {"__name__": "__main__"} if into is None else into
-    exec(compile(source, file, "exec"), namespace)
-    return namespace
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Import a text as a module; see `load_module`."""
+    return lambda source, name="desk_module": load_module(tmp_path, source, monkeypatch, name)
 
 
 def changed(before: Any, after: Any) -> list[str]:
@@ -217,14 +186,14 @@ def test_module_names_files_notebooks_and_cells_do_not_matter(
 ) -> None:
     expected = fingerprint(load(SOURCE).Desk())
     assert fingerprint(load(SOURCE, "another_name").Desk()) == expected
-    assert fingerprint(cell(SOURCE)["Desk"]()) == expected
+    assert fingerprint(run_cell(SOURCE)["Desk"]()) == expected
     # a class in a cell, its helpers in an earlier one
     head, tail = SOURCE.split("class Desk")
-    namespace = cell(head)
-    assert fingerprint(cell("class Desk" + tail, 2, namespace)["Desk"]()) == expected
+    namespace = run_cell(head)
+    assert fingerprint(run_cell("class Desk" + tail, 2, namespace)["Desk"]()) == expected
     # inside a function
     indented = textwrap.indent("class Desk" + tail, "    ")
-    made = cell(f"{head}\ndef make():\n{indented}\n    return Desk()\n")["make"]()
+    made = run_cell(f"{head}\ndef make():\n{indented}\n    return Desk()\n")["make"]()
     assert fingerprint(made) == expected
     # helpers in a module of their own
     load(head, "desk_helpers")
@@ -249,26 +218,26 @@ def test_configuration_is_what_the_maker_sets(load: Callable[..., ModuleType]) -
 
 
 def test_a_name_bound_anew_in_a_notebook_is_seen() -> None:
-    namespace = cell(SOURCE)
+    namespace = run_cell(SOURCE)
     env = namespace["Desk"]()
     before = fingerprint(env)
-    cell("def rate(region):\n    return 0", 2, namespace)
+    run_cell("def rate(region):\n    return 0", 2, namespace)
     assert before.explain(fingerprint(env)) == "helper/rate changed; constant/RATES removed"
-    cell("rate = 5", 3, namespace)
+    run_cell("rate = 5", 3, namespace)
     assert before.explain(fingerprint(env)) == (
         "helper/net changed; constant/rate added; constant/RATES, helper/rate removed"
     )
-    cell("del rate", 4, namespace)
+    run_cell("del rate", 4, namespace)
     assert "helper/net: it reads rate, which is not defined" in fingerprint(env).unseen
 
 
 FROZEN_PARTS = {
-    "class/Money": "",
-    "constant/RATES": "",
-    "helper/net": "",
-    "hook/step": "",
-    "method/_observe": "",
-    "render/render": "",
+    "class/Money": "24ad7e14f384a2e2",
+    "constant/RATES": "15440bb3ec83a9be",
+    "helper/net": "1cf6bd7558c850df",
+    "hook/step": "cfb434f06a44775f",
+    "method/_observe": "87ddc8f837fe1a78",
+    "render/render": "89720720e627ed9c",
 }
 
 
