@@ -164,9 +164,7 @@ class _Made:
 def _make(node: Any, source: Path, redactions: Redactions) -> _Made:
     redactor = Redactor(redactions)
     redactor.also(_values_at_paths(node, redactions.paths))
-    language = node.metadata.get("language_info") or {}
-    lexer = language.get("pygments_lexer") or language.get("name") or "ipython3"
-    contents = Contents(redactor, source.resolve().parent, _plain_name(lexer))
+    contents = Contents(redactor, source.resolve().parent, _lexer(node.metadata))
     shapes, pieces = [], []
     for number, cell in enumerate(node.cells, 1):
         shape, own = contents.cell(number, cell)
@@ -216,9 +214,21 @@ def _episodes(source: str) -> Iterable[dict[str, Json]]:
                 continue
 
 
-def _plain_name(lexer: object) -> str:
-    name = lexer if isinstance(lexer, str) else "ipython3"
-    return name if name.replace("-", "").replace("+", "").isalnum() and len(name) < 40 else "text"
+def _lexer(metadata: Any) -> str:
+    """The name by which Pygments knows the notebook's language; plain text when it knows none."""
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    language = metadata.get("language_info") or {}
+    name = language.get("pygments_lexer") or language.get("name") or "ipython3"
+    name = name.get("name") if isinstance(name, dict) else name
+    if name in ("ipython3", "ipython2", "ipython"):  # nbconvert knows these
+        return str(name)
+    try:
+        get_lexer_by_name(str(name))
+    except ClassNotFound:
+        return "text"
+    return str(name)
 
 
 def _refuse_unmatched(redactor: Redactor) -> None:

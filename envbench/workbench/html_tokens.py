@@ -34,9 +34,10 @@ class Start:
         return next((value for each, value in self.attributes if each == name), None)
 
     def put(self, name: str, value: str) -> None:
-        """Set an attribute."""
-        self.drop(name)
-        self.attributes.append((name, value))
+        """Set an attribute, in its place where it is there already."""
+        if self.get(name) is None:
+            self.attributes.append((name, value))
+        self.attributes = [(n, value if n == name else old) for n, old in self.attributes]
 
     def drop(self, *names: str) -> None:
         """Take attributes away."""

@@ -363,10 +363,11 @@ def _with_own_ids(name: str, value: str, prefix: str) -> str:
 
 
 def _shows(made: str) -> bool:
-    """Whether there is anything to see in some HTML."""
+    """Whether there is anything to see in some HTML, or a style for what is to be seen."""
     return any(
         (isinstance(token, Text) and token.text.strip())
         or (isinstance(token, Start) and token.name in _VISIBLE)
+        or (isinstance(token, Raw) and token.start.name == "style")
         for token in tokens(made)
     )
 

@@ -61,7 +61,7 @@ class Frame:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of nbformat, about cells without ids
             page, _ = _exporter().from_notebook_node(self._notebook())
-        page = _SCRIPT.sub("", page)
+        page = _COMMENT.sub("", _SCRIPT.sub("", page))
         title = re.search(r"<title>.*?</title>", page, re.DOTALL)
         assert title is not None
         page = page.replace(title[0], f"<title>{_mark(0)}</title>", 1)
@@ -142,6 +142,7 @@ def _mark(number: int) -> str:
 _V4: Any = nbformat.v4  # it is not typed
 _MARK = re.compile(r"envbench-place-\d+-here")
 _SCRIPT = re.compile(r"\s*<script\b[^>]*>.*?</script\s*>", re.DOTALL | re.IGNORECASE)
+_COMMENT = re.compile(r"\s*<!--.*?-->", re.DOTALL)
 _QUIET = logging.getLogger("envbench.export")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False

@@ -216,16 +216,23 @@ class Finder:
                 if len(raw) >= 4 and raw.hex() in digits:
                     for found in re.finditer(rf"[0-9a-f]*{raw.hex()}[0-9a-f]*", lower):
                         yield Span(found.start(), found.end(), secret)
-        runs = [found for found in _BASE64.finditer(text) if len(found[0]) >= 8]
+        # so many characters the shortest value has in base64, less those on its edges
+        least = min(len(raw) for secret in self.secrets for raw in secret.raw) * 4 // 3 - 1
+        runs = [found for found in _BASE64.finditer(text) if len(found[0]) >= max(8, least)]
         if not runs:
             return
-        contents = [list(_decoded(found[0])) for found in runs]
-        everything = b"\0".join(content for each in contents for content in each)
+        contents = {run: list(_decoded(run)) for run in {found[0] for found in runs}}
+        everything = b"\0".join(content for each in contents.values() for content in each)
         for secret in self.secrets:
             if not any(raw in everything for raw in secret.raw):
                 continue
-            for found, each in zip(runs, contents, strict=True):
-                if any(_in_decoded(secret, content) for content in each):
+            held = {
+                run
+                for run, each in contents.items()
+                if any(_in_decoded(secret, content) for content in each)
+            }
+            for found in runs:
+                if found[0] in held:
                     yield Span(found.start(), found.end(), secret)
 
 
@@ -302,9 +309,14 @@ def _one(character: str) -> str:
 def _views(text: str) -> list[str]:
     """The text folded, as it stands and with its escapes undone."""
     views = [folded(text)]
-    if "\\" in text or "%" in text or "&" in text:
-        plain = _ESCAPE.sub(_unescaped, text)
-        views.append(folded(html.unescape(html.unescape(unquote_plus(plain)))))
+    plain = text
+    for _ in range(_LEVELS):  # as JSON that stands in JSON
+        if "%" in plain or "&" in plain:
+            views.append(folded(html.unescape(html.unescape(unquote_plus(plain)))))
+        if "\\" not in plain:
+            break
+        plain = _ESCAPE.sub(_unescaped, plain)
+        views.append(folded(plain))
     if "<" in text:
         views.append(folded(_MARKUP.sub("", text)))
     if "U+" in text:
@@ -312,22 +324,25 @@ def _views(text: str) -> list[str]:
     return views
 
 
+_LEVELS = 3
 _ESCAPE = re.compile(
-    r"\\+(?:u[dD][89abAB][0-9a-fA-F]{2}\\+u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}"
-    r"|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[nrt]|[^\w\s])"
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\+u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})"
+    r"|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))",
+    re.DOTALL,
 )
 _NAMED = re.compile(r"U\+[0-9A-F]{4,6}")
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    body = found[0].lstrip("\\")
-    digits = re.findall(r"(?<=[uUx])[0-9a-fA-F]+", body)
-    if not digits:
-        return " " if body in ("n", "r", "t") else body
-    codes = [int(each, 16) for each in digits]
-    if len(codes) == 2:
-        return chr(0x10000 + ((codes[0] - 0xD800) << 10) + codes[1] - 0xDC00)
-    return chr(codes[0]) if codes[0] < 0x110000 else ""
+    """What one escape of JSON or Python stands for."""
+    high, low, *codes, other = found.groups()
+    if high is not None:
+        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+    for code in codes:
+        if code is not None:
+            number = int(code, 16)
+            return chr(number) if number < 0x110000 else ""
+    return " " if other in "nrt" else str(other)
 
 
 def _folded_spans(secret: Secret, text: str) -> Iterator[Span]:
