@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from scipy.stats import binomtest
-
 from envbench.checks import Rate
 from envbench.comparison import WORDS, CheckComparison, Comparison, Outcomes, Pair
+from envbench.comparison.statistics import exact_mcnemar
 
 Outcome = tuple[str, str]
 
@@ -104,7 +103,7 @@ def _check(name, found, cases, blocked, versions) -> CheckComparison:
     n, b, c = len(measured), len(broke), len(fixed)
     difference = (c - b) / n if n else None
     half = 1.96 * ((b + c) / n**2 + 1 / n**2) ** 0.5 if n else 0
-    p = None if blocked or not n else (binomtest(b, b + c).pvalue if b + c else 1.0)
+    p = None if blocked or not n else exact_mcnemar(b, c)
     worst = sum(_low(y) - _high(x) for x, y in found if "unmatched" not in (x, y))
     best = sum(_high(y) - _low(x) for x, y in found if "unmatched" not in (x, y))
     lower, upper = (worst / total, best / total) if total else (None, None)

@@ -36,8 +36,8 @@ class Chart:
 
     def __init__(self, chart: alt.TopLevelMixin, title: str, notes: Sequence[str] = ()) -> None:
         self.altair = chart
-        self.title = title
-        self.notes = tuple(notes)
+        self.title = visible(title)
+        self.notes = tuple(map(visible, notes))
         self._svg: str | None = None
 
     def spec(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Chart:
         return self.bundle(), {}
 
     def __repr__(self) -> str:
-        return "\n".join(["Chart: " + visible(self.title), *map(visible, self.notes)])
+        return "\n".join([f"Chart: {self.title}", *self.notes])
 
 
 _VERSION = "5.8"
@@ -101,8 +101,13 @@ _VERSION = "5.8"
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
-_MARKS = "graphics-symbol"
-"""The role that Vega gives to each mark that has a description."""
+_MARK = "graphics-symbol"
+"""The role that Vega gives to each mark that has a description, and to axes and titles."""
+
+_NOT_MARKS = ("axis", "title", "subtitle", "legend")
+
+_BASE = "https://vega.github.io/vega-datasets/"
+"""What vl-convert puts before an address that is relative; nothing is ever loaded from there."""
 
 
 _LONG = re.compile(r"-?\d+\.\d{3,}(e-\d+)?")
@@ -117,21 +122,30 @@ def _readable(svg: str, description: str) -> str:
     document = minidom.parseString(svg.encode())
     root = document.documentElement
     assert root is not None
-    linked = bool(root.getElementsByTagName("a"))
-    # links inside a picture would be hidden from a screen reader
-    root.setAttribute("role", "group" if linked else "img")
-    root.setAttribute("aria-label", description)
-    root.setAttribute("class", "envbench-chart")
+    for link in root.getElementsByTagName("a"):
+        link.setAttribute("href", link.getAttribute("xlink:href").removeprefix(_BASE))
+        link.removeAttribute("xlink:href")
     for element in root.getElementsByTagName("*"):
         for name in ("d", "transform"):
             if element.hasAttribute(name):
                 element.setAttribute(name, _LONG.sub(_rounded, element.getAttribute(name)))
-        if element.getAttribute("role").startswith("graphics-"):
-            if element.getAttribute("role") == _MARKS and element.hasAttribute("aria-label"):
-                title = document.createElement("title")
-                title.appendChild(document.createTextNode(element.getAttribute("aria-label")))
-                element.insertBefore(title, element.firstChild)
-            for name in ("role", "aria-roledescription", "aria-label"):
-                if element.hasAttribute(name):
-                    element.removeAttribute(name)
+        _entitle(document, element)
+    # links inside a picture would be hidden from a screen reader
+    root.setAttribute("role", "group" if root.getElementsByTagName("a") else "img")
+    root.setAttribute("aria-label", description)
+    root.setAttribute("class", "envbench-chart")
     return root.toxml()
+
+
+def _entitle(document: minidom.Document, element: minidom.Element) -> None:
+    """Turn the description of a mark into a title; the roles of the parts say nothing to anyone."""
+    said = element.getAttribute("aria-label")
+    is_mark = element.getAttribute("role") == _MARK
+    if said and is_mark and element.getAttribute("aria-roledescription") not in _NOT_MARKS:
+        title = document.createElement("title")
+        title.appendChild(document.createTextNode(said))
+        element.insertBefore(title, element.firstChild)
+    if element.getAttribute("role").startswith("graphics-"):
+        for name in ("role", "aria-roledescription", "aria-label"):
+            if element.hasAttribute(name):
+                element.removeAttribute(name)

@@ -125,7 +125,7 @@ class _Place:
             head=head,
             row=24.0 if tallest == 1 else 36.0,
             column=_SLANTED_COLUMN if slanted else _UPRIGHT_COLUMN,
-            label_width=max(widest(labels), 150) + 18,
+            label_width=max(widest(labels), 220 if slanted else 150) + 18,
             columns=len(checks),
             rows=len(names),
             slanted=slanted,
@@ -150,10 +150,10 @@ class _Place:
 
 
 _UPRIGHT = 7
-_UPRIGHT_COLUMN = 96.0
+_UPRIGHT_COLUMN = 90.0
 _SLANTED_COLUMN = 40.0
-_FOLDED = 52.0
-_PAIR_WIDTH = 230.0
+_FOLDED = 68.0
+_PAIR_WIDTH = 210.0
 
 
 def _upright_name(check: CheckComparison) -> list[str]:
@@ -250,9 +250,7 @@ def _head(checks: Sequence[CheckComparison], place: _Place, height: float) -> al
     x = along("x", place.width)
     if not place.slanted:
         return texts(rows, x, height, align="center")
-    slanted = alt.Chart(data(rows)).mark_text(
-        align="left", baseline="middle", angle=315, aria=False
-    )
+    slanted = alt.Chart(data(rows)).mark_text(align="left", baseline="middle", angle=315)
     names: alt.Chart = slanted.encode(x=x, y=down("y", height), text="text:N", **tips(rows))
     return names
 
@@ -268,7 +266,8 @@ def _labels(
         names += stacked(place.y(number), _pair_lines(row.name), x=end, tip=row.name)
     soft: list[dict[str, Any]] = []
     for line, (what, folded_rows) in enumerate(folded):
-        text = [count(len(folded_rows), "pair"), what]
+        many = count(len(folded_rows), "pair")
+        text = [f"{many} {what}:", *_SHORT] if place.slanted else [many, what]
         soft += stacked(place.folded(line), text, x=end)
     x = along("x", place.label_width)
     return panel(
@@ -284,16 +283,19 @@ def _spans(place: _Place) -> list[tuple[float, float]]:
     return [(place.head + number * place.row, place.row) for number in range(place.rows)]
 
 
+_SHORT = ("passed on both sides", "failed on both sides", "anything else")
+"""The lines of a narrow column, where a count stands alone."""
+
+
 def _summary(counts: Counter[tuple[str, str]], *, short: bool) -> list[str]:
     """What folded pairs came to, in a few lines that fit a column."""
-    lines = []
-    for before in OUTCOMES:
-        same = counts[before, before]
-        if same:
-            lines.append(f"{same:,}" if short else f"{same:,} {before}")
+    passed, failed = counts["passed", "passed"], counts["failed", "failed"]
+    if short:
+        return ["", f"{passed:,}", f"{failed:,}", f"{counts.total() - passed - failed:,}"]
+    lines = [f"{counts[word, word]:,} {word}" for word in OUTCOMES if counts[word, word]]
     changes = sum(number for (a, b), number in counts.items() if a != b)
     if changes:
-        lines.append(f"{changes:,}" if short else f"{changes:,} changed")
+        lines.append(f"{changes:,} changed")
     return lines[:3] if len(lines) <= 3 else [*lines[:2], "…"]
 
 

@@ -32,7 +32,7 @@ from envbench.workbench.charts.theme import (
     VERDICTS,
 )
 
-PANEL_WIDTH = 300
+PANEL_WIDTH = 230
 
 
 def differences(comparison: Comparison) -> Chart:

@@ -120,7 +120,7 @@ def texts(
             color=colour,
             fontSize=SIZE,
             fontWeight="bold" if bold else "normal",
-            aria=False,
+            aria=bool(tips(rows)),
         )
         .encode(x=x, y=down("y", height), text="text:N", **tips(rows))
     )

@@ -24,7 +24,7 @@ from envbench.workbench.charts.legend import Key, legend
 from envbench.workbench.charts.rows import Rows, column
 from envbench.workbench.charts.theme import BLUE, VERMILION
 
-PANEL_WIDTH = 300
+PANEL_WIDTH = 230
 
 
 def flips(comparison: Comparison) -> Chart:

@@ -41,7 +41,7 @@ MOST_MARKS = 400
 """Findings that are drawn one by one; of more, those near each other are counted together."""
 
 BINS = 120
-PANEL_WIDTH = 400
+PANEL_WIDTH = 330
 
 
 def forbidden_changes(
@@ -108,7 +108,7 @@ class _Lane:
     def values(self) -> str:
         """What the path went through in its first finding."""
         more = len(self.findings) - 1
-        return fitted(_values(self.findings[0]), 210, lines=1)[0] + (" …" if more else "")
+        return fitted(_values(self.findings[0]), 170, lines=1)[0] + (" …" if more else "")
 
     @property
     def in_words(self) -> str:

@@ -24,9 +24,9 @@ def fitted(name: str, width: float, *, lines: int = 2, size: float = SIZE) -> li
     >>> fitted("refund", 80)
     ['refund']
     >>> fitted("support/refund-within-thirty-days", 120)
-    ['support/refund-', 'within-thirty-days']
+    ['support/refund-within-', 'thirty-days']
     >>> fitted("support/refund-within-thirty-days", 120, lines=1)
-    ['support/…irty-days']
+    ['support/re…hirty-days']
     """
     text = visible(name) or "(no name)"
     wrapped = _wrapped(text, width, size)
@@ -43,7 +43,7 @@ def text_width(text: str, size: float = SIZE) -> float:
     """About how wide a text is in Arial, in pixels.
 
     >>> round(text_width("invoice paid", 12))
-    65
+    68
     """
     return size * sum(_advance(character) for character in text)
 

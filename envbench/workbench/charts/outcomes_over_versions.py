@@ -28,7 +28,7 @@ from envbench.workbench.charts.theme import LINE, ON_OUTCOMES, OUTCOME_COLOURS
 MOST_ROWS = 120
 """Rows of the chart; what is left out are the checks that changed least, and it is said."""
 
-PANEL_WIDTH = 300
+PANEL_WIDTH = 230
 
 
 def outcomes_over_versions(comparisons: Comparisons) -> Chart:
@@ -131,7 +131,7 @@ def _bars(rows: Rows[_Version]) -> alt.LayerChart:
                 place = {"start": (start + end) / 2, "y": row.middle, "text": f"{number:,}"}
                 figures.append({**place, "on": ON_OUTCOMES[word], "tip": tip})
             done += number
-    on = alt.Chart(data(figures)).mark_text(align="center", baseline="middle", aria=False)
+    on = alt.Chart(data(figures)).mark_text(align="center", baseline="middle")
     return panel(
         rows.ground(),
         *grid([0, 0.25, 0.5, 0.75, 1], x),

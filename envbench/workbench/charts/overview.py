@@ -15,8 +15,8 @@ from envbench.workbench.charts.drawing import framed
 from envbench.workbench.charts.flips import flip_keys, flip_panel
 from envbench.workbench.charts.legend import legend
 
-INTERVAL_WIDTH = 270
-FLIP_WIDTH = 190
+INTERVAL_WIDTH = 230
+FLIP_WIDTH = 164
 
 
 def overview(comparison: Comparison) -> Chart:

@@ -24,7 +24,7 @@ from envbench.workbench.charts.sources import Source, episodes_of, results_of
 from envbench.workbench.charts.theme import OUTCOME_COLOURS, OUTCOMES
 
 MOST_CHECKS = 20
-PANEL_WIDTH = 340
+PANEL_WIDTH = 290
 
 
 def reward_against_verdict(

@@ -14,7 +14,7 @@ from envbench.workbench.charts.theme import LINE_HEIGHT, SOFT
 
 T = TypeVar("T")
 
-NAME_WIDTH = 200.0
+NAME_WIDTH = 180.0
 """Pixels that a name may take; what is longer is wrapped, and shortened after three lines."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -46,7 +47,8 @@ def episodes_of(
 
     Raises:
         TypeError: when the source is another thing.
-        ValueError: when a report needs a store, or `episodes` is given with reports.
+        ValueError: when a report needs a store, or its episodes are not there, or `episodes` is
+            given with reports.
     """
     if isinstance(source, Store):
         where = episodes.condition if episodes is not None else None
@@ -105,13 +107,21 @@ def _in_store(store: Store, where: str | None) -> pl.DataFrame:
 
 
 def _in_report(report: Report) -> Iterable[dict[str, object]]:
-    settings = [parse(text) for text in report.lock.settings]
-    ran = {_trial(trial): settings[trial.setting] for trial in report.lock.trials}
+    settings = [_version(parse(text)) for text in report.lock.settings]
+    ran: dict[tuple[str, str, int | None, int], set[_Version]] = defaultdict(set)
+    for trial in report.lock.trials:
+        ran[_trial(trial)].add(settings[trial.setting])
     for episode in report.episodes:
-        setting = ran[episode.case_id, episode.case_digest, episode.seed, episode.repeat]
+        trial_ = episode.case_id, episode.case_digest, episode.seed, episode.repeat
+        version, *others = ran[trial_]
+        if others:
+            raise ValueError(
+                f"report {report.name!r} has several versions of case {episode.case_id!r}, and "
+                "does not keep which episode ran on which: give store= as well"
+            )
         yield {
             "episode_id": episode.episode_id,
-            **{name: setting[name] for name in _PARTS},
+            **dict(zip(_PARTS, version, strict=True)),
             "ending": episode.ending,
             "n_steps": None,
             "episode_return": None,
@@ -122,7 +132,14 @@ def _trial(trial: Trial) -> tuple[str, str, int | None, int]:
     return trial.case_id, trial.case_digest, trial.seed, trial.repeat
 
 
+def _version(setting: dict[str, str | None]) -> _Version:
+    environment_id, version, agent_id = (setting[name] for name in _PARTS)
+    return environment_id, version, agent_id
+
+
 _PARTS = ("environment_id", "environment_version", "agent_id")
+
+_Version: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from envbench.workbench.charts.rows import column, lay_out
 from envbench.workbench.charts.sources import Source, episodes_of
 from envbench.workbench.charts.theme import BLUE
 
-PANEL_WIDTH = 360
+PANEL_WIDTH = 290
 
 
 def step_counts(

@@ -63,13 +63,13 @@ def verdict_table(comparison: Comparison) -> Chart:
     return Chart(framed(title, notes, legend(keys, width), [panel], width, room=8), title, notes)
 
 
-_PAGE = 900.0
-_CELL = 56.0
+_PAGE = 760.0
+_CELL = 54.0
 _ROW = 28.0
 _LABELS = 84.0
-_TOTAL = 52.0
+_TOTAL = 44.0
 _HEADS = 58.0
-_BETWEEN = 32.0
+_BETWEEN = 28.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,9 +153,7 @@ class _Drawing:
     def panel(self, width: float, height: float) -> alt.LayerChart:
         x, y = along("x", width), down("y", height)
         boxes = alt.Chart(data(self.boxes)).mark_rect(cornerRadius=2)
-        figures = alt.Chart(data(self.figures)).mark_text(
-            align="center", baseline="middle", aria=False
-        )
+        figures = alt.Chart(data(self.figures)).mark_text(align="center", baseline="middle")
         fill, on = alt.Fill("fill:N", scale=None), alt.Color("on:N", scale=None)
         return panel(
             boxes.encode(x=x, x2="x2:Q", y=y, y2="y2:Q", fill=fill, **tips(self.boxes)),
