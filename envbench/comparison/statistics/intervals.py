@@ -37,9 +37,9 @@ def cluster_interval(
     """The interval of the mean of the clusters' differences, by a bootstrap over clusters.
 
     It is the BCa bootstrap, at levels widened for the number of clusters, without which it is far
-    too narrow with few of them. It still covers less often than it says with few clusters, and
-    when a rare cluster carries the difference: `docs/decisions/comparison-statistics.md` has what
-    was measured, and the note says when to beware.
+    too narrow with few of them. As simulated, the 95% interval covers about 92% with 5 clusters,
+    93% with 10, 94% with 20, and far less (66% with 10) when a rare cluster carries the whole
+    difference: see `docs/decisions/comparison-statistics.md`. The note says when to beware.
 
     Args:
         differences: mean difference of each cluster.

@@ -78,8 +78,9 @@ def newcombe_interval(
     corrected for continuity where it is positive. Unlike the usual (Wald) interval it never leaves
     −1 to 1 and has a width when no pair is discordant.
 
-    How often it covers the true difference was computed exactly over all tables of n pairs: see
-    `tests/comparison/statistics/test_paired.py`, and `docs/decisions/comparison-statistics.md`.
+    The 95% interval covers the true difference in 91% to 100% of all samples of 10 pairs (96% on
+    average over settings), and in 94% to 100% of samples of 30: exact sums over all tables, see
+    `docs/decisions/comparison-statistics.md`.
 
     Args:
         both: pairs in which both sides passed.
