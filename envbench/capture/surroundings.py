@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from envbench.evidence.portable import Json, canonical
+from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import Encoding, inline_arrays, tag, type_name
 
@@ -34,8 +34,11 @@ class Surroundings:
         self._spaces = _spaces(env)
         self.actions, self.observations = map(SpaceCodec, self._spaces)
         spec = _describe_spec(env)
+        told = _told(env)
+        if told:
+            spec = {**(spec or {}), **told}
         if environment_id is None:
-            name = spec["id"] if spec else None
+            name = spec.get("id") if spec else None
             environment_id = (
                 name if isinstance(name, str) and name.strip() else type_name(type(_innermost(env)))
             )
@@ -101,6 +104,15 @@ def _describe_spec(env: Any) -> dict[str, Json] | None:
         "kwargs": _inline(_attribute(spec, "kwargs")),
         "max_episode_steps": _inline(_attribute(spec, "max_episode_steps")),
     }
+
+
+def _told(env: Any) -> dict[str, Json]:
+    """What an environment says of itself by `describe_portable`, as our own environments do."""
+    describe = _attribute(_innermost(env), "describe_portable")
+    try:
+        return dict(parse(canonical(describe()))) if callable(describe) else {}
+    except Exception:  # it cannot tell now
+        return {}
 
 
 def _entry_point(entry: Any) -> Json:

@@ -411,6 +411,10 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
             known = self.__session.fingerprint = (scorers, fingerprint(self))
         return known[1]
 
+    def describe_portable(self) -> Json:
+        """What evidence records of the environment beside its name: the fingerprint by parts."""
+        return {"fingerprint": self.fingerprint().to_dict()}
+
     def observe_state(self) -> dict[str, Any]:
         """The snapshot for the recorder: the one taken in the step, or a fresh one after it."""
         taken, self.__session.snapshot = self.__session.snapshot, None
