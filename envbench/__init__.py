@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         evaluate_episode,
         no_forbidden_changes,
     )
+    from envbench.comparison import Comparison, Episodes, compare
     from envbench.evidence import EpisodeEvidence, EvalCase
     from envbench.store import Store, connect
 
@@ -54,9 +55,11 @@ __all__ = [
     "AppendOnly",
     "Change",
     "CheckRequirement",
+    "Comparison",
     "Decision",
     "EpisodeCaptureWrapper",
     "EpisodeEvidence",
+    "Episodes",
     "EvalCase",
     "Forbid",
     "NotAccepted",
@@ -71,6 +74,7 @@ __all__ = [
     "__version__",
     "capture_episode",
     "capture_episodes",
+    "compare",
     "connect",
     "diff",
     "evaluate",
@@ -113,6 +117,7 @@ _PACKAGES = {
         "evaluate_episode",
         "no_forbidden_changes",
     ),
+    "comparison": ("Comparison", "Episodes", "compare"),
 }
 _HOME = {name: f"envbench.{package}" for package, names in _PACKAGES.items() for name in names}
 
