@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,20 @@ def _make(node: Any, source: Path, redactions: Redactions) -> _Made:
     notes = tuple((cell, what, times) for (cell, what), times in sorted(contents.notes.items()))
     about = _about(len(node.cells), redacted, notes)
     frame = Frame(shapes)
+    scripts = [page.script_text()] if contents.has_stepper else []
     assets = page.assets() if contents.has_stepper else ""
-    head = f"{_policy(bool(assets))}<style>{_STYLE}</style>{assets}"
+    if contents.has_browser:  # it looks for its lists where it stands: behind them
+        listing = resources.files("envbench.workbench").joinpath("static/browser.js")
+        scripts.append(listing.read_text("utf-8"))
+        about += f"<script>{scripts[-1]}</script>"
+    head = f"{_policy(scripts)}<style>{_STYLE}</style>{assets}"
     filled = frame.filled([title, *pieces], head=head, first=_banner(redacted), last=about)
     content = filled.encode("utf-8", "replace")
     if redactions:
-        blank = frame.filled([""] * (len(pieces) + 1), head=head, first="", last="")
-        _refuse_leak([title, *pieces, _banner(redacted), about], content, blank.encode(), redactor)
+        ours = "".join(scripts)
+        blank = frame.filled([""] * (len(pieces) + 1), head=head, first="", last=ours)
+        said = [_banner(redacted), _about(len(node.cells), redacted, notes)]
+        _refuse_leak([title, *pieces, *said], content, blank.encode(), redactor)
     return _Made(content, redacted, notes)
 
 
@@ -271,11 +279,9 @@ def _counts(redactor: Redactor) -> list[tuple[str, tuple[int | None, str], int]]
 # What the page says of itself
 
 
-def _policy(has_script: bool) -> str:
-    scripts = "'none'"
-    if has_script:
-        digest = hashlib.sha256(page.script_text().encode()).digest()
-        scripts = f"'sha256-{base64.b64encode(digest).decode()}'"
+def _policy(texts: Sequence[str]) -> str:
+    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in texts]
+    scripts = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     policy = POLICY.format(scripts=scripts)
     return (
         '<meta charset="utf-8">'

@@ -28,10 +28,12 @@ class Inert:
     Attributes:
         embed: embeds local pictures.
         left_out: what was left out, one entry each: ``script``, ``picture``, ``frame``, …
+        has_browser: whether a list of episodes was found, whose script the page needs.
     """
 
     embed: Embed
     left_out: list[str] = field(default_factory=list)
+    has_browser: bool = False
 
     def tokens(self, found: list[Token]) -> list[Token]:
         """The same HTML, in which nothing runs and nothing is fetched."""
@@ -72,7 +74,9 @@ class Inert:
             if start.get("type") == MIME and _PACKED.fullmatch(token.text):
                 start.attributes = [("type", MIME)]
                 yield token
-            elif _STEPPER not in token.text:  # that one too
+            elif _BROWSER in token.text:  # these two as well
+                self.has_browser = True
+            elif _STEPPER not in token.text:
                 self.left_out.append("script")
         elif start.name != "noscript":
             self.left_out.append(_RAW[start.name])
@@ -179,6 +183,7 @@ _ADDRESSED = {"img": "picture", "image": "picture", "source": "sound or film", "
 _RUNS = re.compile(r"(javascript|vbscript|data|blob|filesystem):")
 _PACKED = re.compile(r"[A-Za-z0-9+/=.\s]+")
 _STEPPER = "envbench.stepper/"
+_BROWSER = "envbench.browser/"
 _COMMENTS = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _RUNNING = re.compile(
     r"@import[^;]*(?:;|\Z)|expression\s*\(|-moz-binding|behavior\s*:", re.IGNORECASE

@@ -57,6 +57,7 @@ class Contents:
         lexer: the name of the notebook's language.
         notes: what a reader should know, by cell (from 1) and words, with how often.
         has_stepper: whether an episode was found.
+        has_browser: whether a list of episodes was found.
     """
 
     redactor: Redactor
@@ -64,6 +65,7 @@ class Contents:
     lexer: str = "ipython3"
     notes: Counter[tuple[int, str]] = field(default_factory=Counter)
     has_stepper: bool = False
+    has_browser: bool = False
     _number: int = 0
     _drawings: int = 0
 
@@ -101,6 +103,7 @@ class Contents:
         """Some HTML, inert and without what is redacted."""
         inert = Inert(self._picture_beside)
         found = inert.tokens(tokens(source))
+        self.has_browser = self.has_browser or inert.has_browser
         self._episodes(found)
         self._embedded(found)
         self.redactor.tokens(found, kind, known_classes())

@@ -544,6 +544,21 @@ class TestWidgets:
         assert view.step == 4
 
 
+def test_a_list_of_episodes_can_be_filtered_after_the_export(write, new_page):
+    from envbench.workbench.browser import browser_html
+
+    with connect(":memory:") as store:
+        for name in ("first", "second"):
+            record(store, name)
+        html = browser_html(store)
+    made = export_notebook(write(shown("", {"text/html": html})))
+    assert made.notes == ()
+    opened, requests = open_page(new_page, made.path)
+    assert requests == [made.path.as_uri()]
+    assert opened.locator(".envbench-browser input").count() > 0
+    assert opened.locator(".envbench-browser tbody tr").count() == 2
+
+
 class TestCharts:
     def test_a_chart_of_ours_is_part_of_the_page(self, write):
         with connect(":memory:") as store:
