@@ -202,13 +202,15 @@ def _wrappers(environment: Any) -> Iterator[Any]:
 
 def _add_registered(follower: Follower, environment: Any) -> None:
     """Add what is registered with the object: tools with their schemas, scorers, hooks."""
+    methods = getattr(environment, "tool_methods", None) or {}
     for tool in _registered(follower, environment, "tools"):
         described = {
             name: follower.describe(getattr(tool, name, None), f"schema/{tool.name}")
             for name in ("name", "description", "schema")
         }
         follower.add(f"schema/{tool.name}", described)
-        function = getattr(tool, "function", None) or _method(environment, tool.name)
+        method = methods.get(tool.name, tool) if isinstance(methods, Mapping) else tool
+        function = getattr(method, "function", None) or _method(environment, tool.name)
         if function is not None:
             follower.follow(_function_of(function), f"tool/{tool.name}")
     for plural, singular in (("scorers", "scorer"), ("hooks", "hook")):

@@ -18,6 +18,7 @@ import importlib.util
 import inspect
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
@@ -79,6 +80,7 @@ class Follower:
         # constants by name and the id of their value; the same one may be read in two modules
         self._constants: dict[tuple[str, int], _Constant] = {}
         self._changed: set[tuple[int, str]] = set()
+        self._usages: dict[type, tuple[dict[str, bool], set[str], set[str]]] = {}
         self._values = Describer(self.refer, self._instance, self.note)
 
     def name(self, value: Any, part: str) -> None:
@@ -523,18 +525,23 @@ class Follower:
 
     def _usage(self, kind: type) -> tuple[dict[str, bool], set[str], set[str]]:
         """State by name (whether it is assigned later as a whole), others' attributes, unsteady."""
+        known = self._usages.get(kind)
+        if known is None:
+            known = self._usages[kind] = self._find_usage(kind)
+        return known
+
+    def _find_usage(self, kind: type) -> tuple[dict[str, bool], set[str], set[str]]:
         state: dict[str, bool] = {}
         built: set[str] = set()
         theirs: set[str] = set()
         unsteady: set[str] = set()
         for owner in kind.__mro__:
-            outside = self._home(owner) is not None
+            if self._home(owner) is not None:
+                theirs |= _attributes_set_by(owner)
+                continue
             for name, value in own_members(owner):
                 for _, function in pieces(value):
                     if not isinstance(function, FunctionType):
-                        continue
-                    if outside:
-                        theirs |= references(function.__code__).attributes
                         continue
                     source = read_source(function.__code__, function.__globals__)
                     assigned, in_place = _assigned(source, function)
@@ -653,6 +660,21 @@ _UNSTEADY = frozenset(
     | {("os", "times"), ("numpy", "random"), ("numpy.random", "*"), ("builtins", "id")}
     | {("numpy.random._generator", "*"), ("numpy.random.mtrand", "*"), ("itertools", "count")}
 )
+
+
+_SET_BY: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
+def _attributes_set_by(kind: type) -> frozenset[str]:
+    """Every attribute that the methods of a class outside the project assign."""
+    known = _SET_BY.get(kind)
+    if known is None:
+        functions = [part for _, value in own_members(kind) for _, part in pieces(value)]
+        known = frozenset().union(
+            *(references(f.__code__).attributes for f in functions if isinstance(f, FunctionType))
+        )
+        _SET_BY[kind] = known
+    return known
 
 
 def _assigned(source: Source, function: FunctionType) -> tuple[frozenset[str], frozenset[str]]:

@@ -49,6 +49,21 @@ def read_source(code: CodeType, module: dict[str, Any] | None = None) -> Source:
         module: the globals of its module, through which the source of a zipped module is found.
     """
     lines = _lines(code.co_filename, module)
+    # by identity: to hash a code object takes longer than all the rest
+    known = _KNOWN.get(id(code))
+    # what was once found stays true of the running code when its file is edited later
+    is_known = known is not None and known[0] is code
+    if known is None or not is_known or (known[1] is not lines and known[2].missing):
+        if len(_KNOWN) > 10_000:
+            _KNOWN.clear()
+        known = _KNOWN[id(code)] = (code, lines, _find_source(code, lines))
+    return known[2]
+
+
+_KNOWN: dict[int, tuple[CodeType, list[str], Source]] = {}
+
+
+def _find_source(code: CodeType, lines: list[str]) -> Source:
     if not lines:
         return Source(compiled_form(code), None, "there is no source of it")
     file = _file_of(code.co_filename, lines, code.co_flags & _FUTURE)
@@ -62,7 +77,7 @@ def read_source(code: CodeType, module: dict[str, Any] | None = None) -> Source:
             "its source is not what runs: it was edited after it was imported, or rewritten on"
             " import",
         )
-    return Source(_form_of(file, node), node)
+    return Source(_write(node, top=node), node)
 
 
 def normal_form(node: ast.AST) -> bytes:
@@ -107,8 +122,8 @@ class _File:
     """One text of Python, with all functions in it."""
 
     def __init__(self, tree: ast.Module, code: CodeType) -> None:
-        self.codes = set(_all_codes(code))
-        self.forms: dict[int, bytes] = {}
+        self._codes = set(_all_codes(code))
+        self._moved: dict[bytes, CodeType] | None = None
         self._functions: dict[tuple[str, int], list[Function]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -118,13 +133,23 @@ class _File:
     def find(self, code: CodeType) -> Function | None:
         """The function that a code object was compiled from, None when it was not from here."""
         # equality of code objects covers all but the file's name
-        if code not in self.codes and not _is_rewritten_by_pytest(code):
-            return None
+        if code not in self._codes and not _is_rewritten_by_pytest(code):
+            moved = self._find_moved(code)
+            if moved is None:
+                return None
+            code = moved
         found = self._functions.get((code.co_name, code.co_firstlineno), [])
         if len(found) > 1:  # several lambdas on one line
             extent = _code_extent(code)
             found = [node for node in found if _node_extent(node) == extent]
         return found[0] if found else None
+
+    def _find_moved(self, code: CodeType) -> CodeType | None:
+        """The same code on other lines: the file was edited elsewhere since it was imported."""
+        if self._moved is None:
+            self._moved = {compiled_form(each): each for each in self._codes}
+        moved = self._moved.get(compiled_form(code))
+        return moved if moved is not None and moved.co_name == code.co_name else None
 
 
 _FILES: dict[tuple[str, int], tuple[list[str], _File | None]] = {}
@@ -147,13 +172,6 @@ def _read(text: str, flags: int) -> _File | None:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
     return _File(tree, code)
-
-
-def _form_of(file: _File, node: Function) -> bytes:
-    form = file.forms.get(id(node))
-    if form is None:
-        form = file.forms[id(node)] = _write(node, top=node)
-    return form
 
 
 def _all_codes(code: CodeType) -> Iterator[CodeType]:
