@@ -74,6 +74,7 @@ def test_the_readmes_code_runs_as_one_program(
         "step 2: /postings/id=1: ABSENT → {'cents': 500, 'id': 1}",
         'step 3: /vendors/vendor_id="V-1"/account: GB99 → DE01',
         BROKEN,
+        "no difference shown ('crossing-3', 'crossing-4', 'crossing-5') p at least 0.25",
         "3 episodes",
     ]
 
