@@ -36,22 +36,22 @@ class Num {
 /** Canonical JSON to values; integers that are exact stay numbers, all others are `Num`. */
 function parse(text) {
   let at = 0;
+  let slash = text.indexOf("\\"); // the next one, so that it is not looked for at every string
   function string() {
-    let end = text.indexOf('"', at + 1);
-    let escaped = text.indexOf("\\", at + 1);
-    if (escaped === -1 || escaped > end) {
-      const plain = text.slice(at + 1, end);
+    const start = at;
+    let end = text.indexOf('"', start + 1);
+    if (slash !== -1 && slash <= start) slash = text.indexOf("\\", start + 1);
+    if (slash === -1 || slash > end) {
       at = end + 1;
-      return plain;
+      return text.slice(start + 1, end);
     }
-    while (escaped !== -1 && escaped < end) {
-      const after = escaped + 2;
+    while (slash !== -1 && slash < end) {
+      const after = slash + 2;
       if (end < after) end = text.indexOf('"', after);
-      escaped = text.indexOf("\\", after);
+      slash = text.indexOf("\\", after);
     }
-    const slice = text.slice(at, end + 1);
     at = end + 1;
-    return JSON.parse(slice);
+    return JSON.parse(text.slice(start, at));
   }
   function number() {
     const start = at;
@@ -1586,7 +1586,7 @@ class StatePane {
   }
 
   pairRow(row, line) {
-    row.append(h("span", { role: "rowheader", class: "name", "data-do": "select", text: line.name }));
+    row.append(h("span", { role: "rowheader", class: "name", "data-do": "select" }, h("span", { text: line.name })));
     const cell = h("span", { role: "gridcell", class: "cell", "data-do": "select" });
     this.fill(cell, line.value, line.old, line.status, 300);
     if (line.path === this.app.path) cell.setAttribute("aria-selected", "true");
@@ -1638,7 +1638,7 @@ class StatePane {
       cell.classList.add("edit");
       const was = valueOf(old, length);
       was.classList.add("was");
-      cell.append(h("span", { class: "hidden" }, "was "), was, h("span", { class: "arrow", "aria-label": "is now" }, "→"), valueOf(value, length));
+      cell.append(h("span", { class: "hidden" }, "was "), was, h("span", { class: "arrow", "aria-label": "is now" }, " → "), valueOf(value, length));
     } else if (status === "add" && this.compared) cell.append(valueOf(value, length));
     else if (status === "remove") {
       const was = valueOf(value === ABSENT ? old : value, length);
@@ -1933,7 +1933,7 @@ class StepPane {
     else {
       const was = value(change.before);
       was.classList.add("was");
-      values.append(was, h("span", { class: "arrow", "aria-label": "is now" }, "→"), value(change.after));
+      values.append(was, h("span", { class: "arrow", "aria-label": "is now" }, " → "), value(change.after));
     }
     const notes = h("span", { class: "notes" });
     for (const finding of findings) notes.append(h("span", { class: "note forbidden", title: visible(finding.rule) }, "forbidden by ", h("code", { text: shorten(finding.rule, 60) })));
@@ -1953,7 +1953,7 @@ class StepPane {
           if (same(before[name], after[name])) continue;
           const was = valueOf(before[name], 60);
           was.classList.add("was");
-          values.append(h("span", { class: "soft", text: name + " " }), was, h("span", { class: "arrow", "aria-label": "is now" }, "→"), valueOf(after[name], 60), " ");
+          values.append(h("span", { class: "soft", text: name + " " }), was, h("span", { class: "arrow", "aria-label": "is now" }, " → "), valueOf(after[name], 60), " ");
         }
       } else values.append(valueOf(after === null ? before : after, 160));
       line.append(values);
@@ -2127,7 +2127,7 @@ class Inspector {
     const value = h("span", { class: "values" });
     if (change.op === "add") value.append("added ", valueOf(change.after, 60));
     else if (change.op === "remove") value.append("removed");
-    else value.append(valueOf(change.before, 40), h("span", { class: "arrow", "aria-label": "became" }, "→"), valueOf(change.after, 40));
+    else value.append(valueOf(change.before, 40), h("span", { class: "arrow", "aria-label": "became" }, " → "), valueOf(change.after, 40));
     const go = h("button", { type: "button", class: "text", onclick: () => this.app.go(change.step) }, "step " + thousands(change.step));
     const where = change.path === path ? null : h("span", { class: "soft mono", text: change.path.startsWith(path + "/") ? change.path.slice(path.length) : "above" });
     const back = change.restoredAt === null ? null : h("span", { class: "note restored" }, "put back at " + thousands(change.restoredAt));
