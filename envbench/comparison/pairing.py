@@ -80,7 +80,7 @@ def pair_by_trial(baseline: Side, candidate: Side, attempt: Attempt) -> Pairing:
     """
     ours, theirs = _trials(baseline, attempt), _trials(candidate, attempt)
     keys = sorted(ours.keys() | theirs.keys(), key=_order)
-    notes = [*_left_out(baseline, len(ours), attempt), *_left_out(candidate, len(theirs), attempt)]
+    notes = _left_out((baseline, candidate), (len(ours), len(theirs)), attempt)
     return _paired(
         baseline,
         candidate,
@@ -106,7 +106,7 @@ def pair_by_episode(baseline: Side, candidate: Side, attempt: Attempt) -> Pairin
         key = _key(_one(baseline, candidate, index, other))
         rows.append((key, index, other, id_))
     rows.sort(key=lambda row: (_order(row[0]), row[3]))
-    notes = [*_left_out(baseline, len(ours), attempt), *_left_out(candidate, len(theirs), attempt)]
+    notes = _left_out((baseline, candidate), (len(ours), len(theirs)), attempt)
     return _paired(baseline, candidate, [row[:3] for row in rows], frozenset(), notes)
 
 
@@ -247,13 +247,15 @@ def _ids(episodes: Iterable[JudgedEpisode]) -> str:
     return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
-def _left_out(side: Side, kept: int, attempt: Attempt) -> Iterator[str]:
-    left_out = len(side.episodes) - kept
-    if left_out:
-        yield (
-            f"{side.role}: {counted(left_out, 'episode')} left out, because the {attempt} attempt "
-            "at a trial is compared"
-        )
+def _left_out(sides: tuple[Side, Side], kept: tuple[int, int], attempt: Attempt) -> Iterator[str]:
+    numbers = [len(side.episodes) - number for side, number in zip(sides, kept, strict=True)]
+    why = f"left out, because the {attempt} attempt at a trial is compared"
+    if numbers[0] and numbers[0] == numbers[1]:
+        yield f"{counted(numbers[0], 'episode')} of each side {why}"
+        return
+    for side, number in zip(sides, numbers, strict=True):
+        if number:
+            yield f"{side.role}: {counted(number, 'episode')} {why}"
 
 
 def _by_means(ours: Iterable[TrialKey], theirs: Iterable[TrialKey]) -> frozenset[str]:

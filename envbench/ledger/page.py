@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib import resources
 from itertools import groupby
 
+from envbench.ledger.comparison_section import render_comparison
 from envbench.ledger.episode_page import render_episode
 from envbench.ledger.judging import SIMPLER_POLICIES
 from envbench.ledger.markup import ICONS, class_, name_, pill, text
@@ -38,6 +39,7 @@ def render_page(outcomes: Outcomes) -> str:
             "<main>",
             *_head(outcomes),
             *_outcomes_table(outcomes),
+            *render_comparison(outcomes),
             *_mistakes_table(outcomes),
             *_episodes(outcomes),
             _FOOTER,

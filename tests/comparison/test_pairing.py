@@ -114,6 +114,9 @@ def test_a_recovery_is_an_attempt_and_the_first_one_is_compared(report: Any) -> 
         "candidate: 2 episodes left out, because the first attempt at a trial is compared",
     )
     assert ids(compare(baseline, candidate, attempt="last")) == [("a-1", "b-2")]
+    assert compare(baseline, baseline).notes[-1] == (
+        "1 episode of each side left out, because the first attempt at a trial is compared"
+    )
 
 
 def test_a_recovery_under_another_seed_is_an_attempt_at_the_first_ones_trial(report: Any) -> None:

@@ -22,7 +22,7 @@ from envbench.ledger.outcomes import Outcome, Outcomes
 from envbench.ledger.page import render_page
 from envbench.ledger.scenarios import SCENARIOS
 
-VOID = {"meta", "br", "use", "path", "wbr"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -127,6 +127,36 @@ def test_what_simpler_policies_get_wrong_is_listed(page: Page) -> None:
     assert "22 of 44 judged wrong by the last posting only" in page.said
     row = "missing both versions, both seeds ?reject accept wrong reject safe_retry"
     assert re.search(row, page.said)
+
+
+def test_the_versions_are_compared_with_charts_and_links(page: Page, source: str) -> None:
+    start = source.index('id="comparison"')
+    section = source[start : source.index("<h2", start + 1)]
+    assert re.findall(r"<li><b>([^<]*)</b>", section) == [
+        "safe_recovery-seed17",
+        "safe_retry-seed17",
+    ]
+    assert re.findall(r'href="#([^"]*)"', section) == [
+        "v1-safe_recovery-attempt2-seed17",
+        "v2-safe_recovery-attempt2-seed17",
+        "v1-safe_retry-seed17",
+        "v2-safe_retry-seed17",
+    ]
+    assert (
+        "safe_retry-seed17: posted_once passed under version 1 and failed under version 2"
+        in page.said
+    )
+    charts = [svg["aria-label"] or "" for svg in page.every("svg") if svg.get("role") == "img"]
+    assert [label.split(".")[0] for label in charts] == [
+        "Difference in pass rate by check",
+        "Pairs that broke or were fixed, by check",
+        "Pairs that changed, by check",
+    ]
+    assert "which is not to say that there is none" in page.said
+
+
+def test_versions_that_were_not_compared_get_no_section(outcomes: Outcomes) -> None:
+    assert 'id="comparison"' not in render_page(Outcomes(outcomes.outcomes, outcomes.folder))
 
 
 def test_changed_cells_show_both_values(source: str) -> None:
