@@ -167,10 +167,10 @@ def _write(comparison: Comparison, store: Store, html: Path | None, json: Path |
         with _writing(json):
             comparison.save_json(json)
     if html is not None:
-        from envbench.workbench.comparison_view import comparison_html
+        from envbench.workbench.comparison_view import comparison_page
 
         with _writing(html):
-            write_atomically(html, comparison_html(comparison, store=store).encode())
+            write_atomically(html, comparison_page(comparison, store=store).encode())
 
 
 @contextlib.contextmanager
