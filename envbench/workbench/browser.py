@@ -192,9 +192,9 @@ class EvidenceBrowser(anywidget.AnyWidget):
         """Fill the answer to a message of a view; the bytes that go with it, if any."""
         what = message["what"]
         if what == "list":
-            answer["listing"] = self._shown()
             if self._follower is not None:
-                self._follower.start()
+                self._follower.start()  # before it is looked at: what comes in between is new
+            answer["listing"] = self._shown()
         elif what == "open":
             ids = [str(episode_id) for episode_id in message["ids"]][:2]
             self._opened = payloads(*(self._store.episode(episode_id) for episode_id in ids))
@@ -220,9 +220,12 @@ class _Follower:
         self._browser = weakref.ref(browser)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._known: list[tuple[Any, ...]] = []
 
     def start(self) -> None:
-        if self._thread is None:
+        browser = self._browser()
+        if self._thread is None and browser is not None:
+            self._known = _seen(browser._store)
             self._thread = threading.Thread(target=self._run, name="envbench-browser", daemon=True)
             self._thread.start()
 
@@ -230,20 +233,24 @@ class _Follower:
         self._ended.set()
 
     def _run(self) -> None:
-        known = None
         while not self._ended.wait(1.0):
             browser = self._browser()
             if browser is None or browser.comm is None:
                 return
             try:
-                with browser._store.cursor() as cursor:
-                    seen = cursor.execute(_SEEN).fetchall()
-                if known is not None and seen != known:
+                seen = _seen(browser._store)
+                if seen != self._known:
                     browser.push()
-                known = seen
+                    self._known = seen
             except StoreError:  # it was closed
                 return
             del browser
+
+
+def _seen(store: Store) -> list[tuple[Any, ...]]:
+    """How much there is, without waiting for what is still being written."""
+    with store.cursor() as cursor:
+        return cursor.execute(_SEEN).fetchall()
 
 
 _SEEN = "SELECT (SELECT count(*) FROM episodes), (SELECT count(*) FROM reports)"
