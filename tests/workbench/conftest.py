@@ -149,5 +149,3 @@ class View:
             [" ".join(text.split()) for text in row.locator(".cell").all_inner_texts()]
             for row in self.root.locator(".line.row").all()
         ]
-
-

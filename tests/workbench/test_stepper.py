@@ -50,6 +50,12 @@ def shown_state(view: View) -> Any:
     return parse(text.encode())
 
 
+def fold(view: View, wanted: bool) -> None:
+    """Show only what changed, or everything."""
+    if view.root.locator(".toggle").get_attribute("aria-pressed") != str(wanted).lower():
+        view.press("f")
+
+
 def unordered(state: Any) -> Any:
     """A state whose tables have no order."""
     if isinstance(state, dict):
@@ -156,9 +162,9 @@ def test_a_change_shows_old_and_new_and_when_it_is_put_back(open_episode):
 def test_changes_from_the_start(open_episode):
     view = open_episode(scripted(vendors("DE2", "GB9", "DE2", "FR3")))
     view.root.get_by_role("button", name="start").click()
-    view.press("f") if view.root.locator(".toggle").get_attribute("aria-pressed") == "false" else 0
+    fold(view, True)
     view.press("End")
-    assert view.rows() == [["V-2", "was DE2→FR3"]] or "FR3" in view.rows()[0][1]
+    assert view.rows() == [["V-2", "was DE2 → FR3"]]
     view.press("ArrowLeft")
     assert view.rows() == []
     assert "Nothing differs from the start." in view.texts(".line.note")
@@ -177,7 +183,7 @@ def test_what_is_hidden_is_counted_and_can_be_shown(open_episode):
     rows = [{"id": i, "n": 0} for i in range(60)]
     after = [*rows[:-1], {"id": 59, "n": 1}]
     view = open_episode(scripted([{"a": rows, "b": {"x": 1}}, {"a": after, "b": {"x": 1}}]))
-    view.press("ArrowRight")
+    view.press("ArrowRight")  # it does not fit into the window, so that it is folded at first
     assert view.root.locator(".toggle").get_attribute("aria-pressed") == "true"
     assert view.text(".said") == "1 section, 59 rows hidden: unchanged"
     assert len(view.rows()) == 1
@@ -254,7 +260,6 @@ def test_an_episode_without_observer_says_so(open_episode):
     view.press("ArrowRight")
     note = "No state was recorded: the episode had no observer."
     assert view.texts(".line.note") == [note]
-    assert view.text(".tree") or True
 
 
 @pytest.mark.parametrize("way", ["forward", "back", "jumps"])
@@ -262,7 +267,9 @@ def test_every_state_is_the_one_that_was_seen(open_episode, way):
     generate = np.random.default_rng(7)
     states: list[Any] = [
         {
-            "keyed": [{"id": i, "n": 0, "tags": ["a"], "inner": [{"id": 1, "x": 0}]} for i in range(4)],
+            "keyed": [
+                {"id": i, "n": 0, "tags": ["a"], "inner": [{"id": 1, "x": 0}]} for i in range(4)
+            ],
             "loose": [{"w": "a"}, {"w": "b"}],
             "list": [1, 2, 3],
             "object": {"a": 1, "b": {"c/d": 2, "~": 3}},
@@ -373,7 +380,6 @@ def test_markup_in_a_state_is_text(open_episode):
         view.press(key)
         assert view.page.title().startswith("</script>")
         assert view.page.locator(".envbench-stepper img, .envbench-stepper i").count() == 0
-        assert view.root.locator(".app b", has_text="bold").count() == 0 or True
         assert hostile in view.root.locator(".lines").inner_text()
     assert view.page.evaluate("() => ({}).polluted === undefined")
 
@@ -406,8 +412,11 @@ def test_a_large_table_shows_only_what_is_in_sight(open_episode):
     view = open_episode(scripted([{"t": rows}, {"t": after}]))
     assert view.root.locator(".line.row").count() < 60
     assert view.root.locator(".line.row .cell").count() < 1_000
-    view.press("f", "ArrowRight") if view.root.locator(".toggle[aria-pressed=true]").count() else 0
-    view.root.locator(".lines").evaluate("lines => { lines.scrollTop = 1e9; lines.scrollLeft = 1e9 }")
+    fold(view, False)
+    view.press("ArrowRight")
+    view.root.locator(".lines").evaluate(
+        "lines => { lines.scrollTop = 1e9; lines.scrollLeft = 1e9 }"
+    )
     view.page.wait_for_function(
         "() => [...document.querySelector('.envbench-stepper').shadowRoot.querySelectorAll("
         "'.line.row .cell.edit')].some(cell => cell.textContent.endsWith('new'))"
@@ -444,7 +453,10 @@ def judged():
 def test_an_episode_of_a_store_shows_what_was_saved(open_episode, judged):
     _, episode = judged
     view = open_episode(episode)
-    assert view.text(".judged summary") == "Checks 2 failed, 1 unknown · 1 forbidden change SQL findings"
+    assert (
+        view.text(".judged summary")
+        == "Checks 2 failed, 1 unknown · 1 forbidden change SQL findings"
+    )
     assert view.texts(".judged tbody .verdict") == ["failed", "unknown", "failed", "put back"]
     assert view.texts(".judged tbody .leads") == ["step 3", "step 4", "step 1", "step 1 → step 2"]
 
@@ -613,7 +625,9 @@ def test_a_tool_call_is_shown_by_its_name(open_episode):
     view.press("ArrowRight")
     assert view.text(".tool-name") == "post_invoice"
     assert view.text(".call .tree").split() == ["amount", "12", "invoice_id", "INV-7"]
-    assert view.text('.option[data-moment="1"] .what') == "post_invoice(amount=12, invoice_id=INV-7)"
+    assert (
+        view.text('.option[data-moment="1"] .what') == "post_invoice(amount=12, invoice_id=INV-7)"
+    )
 
 
 # -- selecting, searching, copying
@@ -723,7 +737,9 @@ def test_several_steppers_in_a_page_are_independent(new_page, tmp_path):
     # the script in the middle: it shows what stands before it and what comes after
     body = parts[0] + assets() + parts[1] + parts[2] + assets()
     path = tmp_path / "page.html"
-    path.write_text(f'<!DOCTYPE html><html lang="en"><title>three</title><body>{body}</body></html>')
+    path.write_text(
+        f'<!DOCTYPE html><html lang="en"><title>three</title><body>{body}</body></html>'
+    )
     page = new_page()
     page.goto(f"file://{path}#{episodes[1].episode_id}/step=4")
     page.wait_for_function(f"() => document.querySelectorAll('{READY}').length === 3")
@@ -871,7 +887,9 @@ def test_the_page_makes_no_request(open_episode):
 # -- frames
 
 
-@pytest.mark.parametrize(("name", "mode"), [("FrozenLake-v1", "ansi"), ("CartPole-v1", "rgb_array")])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("FrozenLake-v1", "ansi"), ("CartPole-v1", "rgb_array")]
+)
 def test_frames_are_shown(open_episode, name, mode):
     pytest.importorskip("pygame", reason="needs pygame: pip install 'envbench[dev]'")
 

@@ -86,8 +86,8 @@ def warehouse(
 class Scripted(gymnasium.Env[Any, Any]):
     """Shows the states that it is given, one a step; whatever is sent is an action."""
 
-    observation_space = gymnasium.spaces.Discrete(1_000)
-    action_space = gymnasium.spaces.Discrete(1_000)
+    observation_space = gymnasium.spaces.Discrete(100_000)
+    action_space = gymnasium.spaces.Discrete(100_000)
 
     def __init__(self, states: list[Any], infos: list[Any] | None = None) -> None:
         self.states = states

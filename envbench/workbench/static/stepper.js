@@ -1,7 +1,7 @@
 // The episode stepper: one classic script without a build step.
 //
-// A page holds `<div class="envbench-stepper">` with packed episodes in `<script>` elements (the
-// Python module `payload` says what is in them). This file finds such elements and shows them.
+// A page holds elements of the class `envbench-stepper` with packed episodes in them (the Python
+// module `payload` says what these are). This file finds such elements and shows them.
 // As an anywidget it runs with one line more, which exports `widget`. Nothing is fetched, nothing
 // that stands in an episode is ever read as markup, and there is no eval.
 (function () {
@@ -1042,7 +1042,7 @@ class Timeline {
         if (off) this.off.add(kind);
         chip.setAttribute("aria-pressed", String(!off));
         this.draw();
-        if (this.app.list) this.app.list.paint();
+        if (this.app.list) this.app.list.renew();
       });
       this.legend.append(chip);
       (this.swatches ||= []).push([swatch, KINDS[kind]]);
@@ -1299,6 +1299,8 @@ class StatePane {
     this.revealed = new Set(); // tables whose unchanged rows are shown
     this.columns = new Map();
     this.lines = [];
+    this.kept = new Map(); // rows in sight with their elements
+    this.renewed = 0; // counts what makes them invalid
     this.from = 0;
     this.title = h("h2", {});
     this.said = h("span", { class: "soft said" });
@@ -1479,7 +1481,7 @@ class StatePane {
   table(path, key, now, before) {
     let table = this.columns.get(path);
     if (!table) {
-      table = { names: [], wide: new Map(), numbers: new Set(), seen: new WeakSet(), key };
+      table = { names: [], wide: new Map(), numbers: new Set(), texts: new Set(), seen: new WeakSet(), key, version: 0 };
       this.columns.set(path, table);
     }
     const look = (row, other) => {
@@ -1489,14 +1491,23 @@ class StatePane {
         if (!table.wide.has(name)) {
           table.names.push(name);
           table.wide.set(name, Math.min(30, name.length + 1));
+          table.version++;
         }
         const value = row[name];
         let wide = brief(value, 48).text.length + (isNested(value) ? 2 : 0);
         if (other && !same(other[name], value)) wide += brief(other[name], 48).text.length + 3;
         const most = table.wide.get(name);
-        if (wide > most) table.wide.set(name, Math.min(other ? 64 : 40, wide));
-        if (typeof value === "number" || value instanceof Num) table.numbers.add(name);
-        else if (value !== null) table.numbers.delete(name);
+        const wider = Math.min(other ? 64 : 40, wide);
+        if (wider > most) {
+          table.wide.set(name, wider);
+          table.version++;
+        }
+        const number = typeof value === "number" || value instanceof Num;
+        if (value !== null && (number ? !table.texts.has(name) && !table.numbers.has(name) : !table.texts.has(name))) {
+          if (!number) table.texts.add(name); // numbers are to the right in a column of nothing else
+          table.numbers[number ? "add" : "delete"](name);
+          table.version++;
+        }
       }
     };
     for (const row of now) look(row);
@@ -1524,9 +1535,11 @@ class StatePane {
     const to = Math.min(this.lines.length, Math.ceil((scrollTop + clientHeight) / LINE) + 3);
     let widest = 0;
     const rows = [];
+    const kept = new Map();
+    const around = scrollLeft + " " + clientWidth + " " + this.app.path + " " + this.renewed;
     for (let i = from; i < to; i++) {
       const line = this.lines[i];
-      const row = this.row(line, unit, scrollLeft, clientWidth);
+      const row = this.rowOf(line, around, kept, () => this.row(line, unit, scrollLeft, clientWidth));
       row.style.top = i * LINE + "px";
       row.setAttribute("aria-rowindex", String(i + 1));
       row.setAttribute("data-line", String(i));
@@ -1536,6 +1549,7 @@ class StatePane {
     this.scroll.setAttribute("aria-rowcount", String(this.lines.length));
     this.inner.style.minWidth = widest + "px";
     this.inner.replaceChildren(...rows);
+    this.kept = kept;
     this.from = from;
     const first = this.lines[Math.floor((scrollTop + 1) / LINE)];
     const head = first && first.head;
@@ -1547,6 +1561,18 @@ class StatePane {
       row.style.minWidth = widest + "px";
       this.stuck.append(row);
     }
+  }
+
+  /** The element of a line; that of a row is kept as long as it would be the same. */
+  rowOf(line, around, kept, make) {
+    if (line.type !== "row" || kept.has(line.row)) return make();
+    const before = this.kept.get(line.row);
+    const is = (a) => a.old === line.old && a.status === line.status && a.around === around && a.version === line.head.table.version && a.path === line.path;
+    const row = before && is(before) ? before : { old: line.old, status: line.status, around, version: line.head.table.version, path: line.path, element: make() };
+    row.element.classList.remove("active");
+    row.element.removeAttribute("id");
+    kept.set(line.row, row);
+    return row.element;
   }
 
   widthOf(table, depth, unit) {
@@ -1656,6 +1682,7 @@ class StatePane {
   }
 
   act(line, what, column) {
+    this.renewed++;
     if (what === "toggle") this.toggled.set(line.path, !line.open);
     else if (what === "reveal") this.revealed.delete(line.path) || this.revealed.add(line.path);
     else if (what === "open") {
@@ -1748,6 +1775,7 @@ class StepList {
     this.inner.style.height = (app.last + 1) * LINE + "px";
     this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.inner);
     this.view = { top: 0, height: 0 };
+    this.rows = new Map(); // those in sight, by moment
     this.element.addEventListener("scroll", () => {
       this.view.top = this.element.scrollTop;
       this.paint();
@@ -1774,9 +1802,9 @@ class StepList {
     if (!height) return;
     const top = step * LINE;
     if (top < this.view.top + LINE || top + 2 * LINE > this.view.top + height) {
-      const near = Math.abs(top - this.view.top) < 2 * height;
-      const wanted = near ? (top < this.view.top + LINE ? top - LINE : top + 2 * LINE - height) : top - height / 2;
-      this.view.top = Math.max(0, Math.min((this.app.last + 1) * LINE - height, wanted));
+      // by a good part of what is in sight: a list that moved at every step would be hard to read
+      const wanted = top - (top < this.view.top ? 0.7 : 0.3) * height;
+      this.view.top = Math.round(Math.max(0, Math.min((this.app.last + 1) * LINE - height, wanted)));
       this.element.scrollTop = this.view.top;
     }
     this.paint();
@@ -1787,13 +1815,24 @@ class StepList {
     if (!height) return;
     const from = Math.max(0, Math.floor(top / LINE) - 2);
     const to = Math.min(this.app.last, Math.ceil((top + height) / LINE) + 2);
-    const rows = [];
+    const rows = new Map();
     for (let moment = from; moment <= to; moment++) {
-      const row = this.option(moment);
-      row.style.top = moment * LINE + "px";
-      rows.push(row);
+      const known = this.episode.at(moment) !== undefined;
+      const kept = this.rows.get(moment);
+      const row = kept && kept.known === known ? kept : { known, element: this.option(moment) };
+      row.element.classList.toggle("here", moment === this.app.step);
+      row.element.setAttribute("aria-selected", String(moment === this.app.step));
+      rows.set(moment, row);
     }
-    this.inner.replaceChildren(...rows);
+    const same = rows.size === this.rows.size && [...rows].every(([moment, row]) => this.rows.get(moment) === row);
+    this.rows = rows;
+    if (!same) this.inner.replaceChildren(...[...rows.values()].map((row) => row.element));
+  }
+
+  /** Make the rows anew: other marks are shown. */
+  renew() {
+    this.rows.clear();
+    this.paint();
   }
 
   option(moment) {
@@ -1804,14 +1843,15 @@ class StepList {
     }
     const isEnd = moment > Number(episode.head.episode.totals.steps);
     const text = !known ? "" : moment === 0 ? "reset" : isEnd ? "end" : actionText(episode.action(moment));
-    const here = moment === app.step;
     const marks = h("span", { class: "marks" });
     for (const kind of app.timeline.kindsAt(episode, moment)) {
       if (kind !== "reward" && kind !== "change" && !app.timeline.off.has(kind)) marks.append(h("span", { class: "dot " + kind, title: KINDS[kind].one }));
     }
     const changes = known ? episode.changesAt(moment).length : 0;
-    return h("div", { class: "line option" + (here ? " here" : ""), role: "option", "aria-selected": String(here), "data-moment": String(moment) },
+    const row = h("div", { class: "line option", role: "option", "data-moment": String(moment) },
       h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono", text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
+    row.style.top = moment * LINE + "px";
+    return row;
   }
 }
 
@@ -2509,6 +2549,7 @@ class App {
   /** Show the moment; everything it needs was read. */
   refresh() {
     const { step } = this;
+    if (this.list) this.list.show(step); // it may scroll, which is cheap while nothing is changed
     this.host.dataset.step = String(step);
     const states = this.episodes.map((episode) => episode.stateAt(Math.min(step, episode.last)));
     this.episodes.forEach((episode, i) => {
@@ -2519,7 +2560,6 @@ class App {
       put(pane.title, at === 0 ? "State after the reset" : at > Number(episode.head.episode.totals.steps) ? "State at the end" : "State after step " + thousands(at));
       pane.show(states[i], states[i] === ABSENT ? ABSENT : before, this.noteOn(episode, at, states[i]));
     });
-    if (this.list) this.list.show(step);
     this.inspector.show(step);
     this.announce();
     for (const listener of this.listeners) listener(this);
