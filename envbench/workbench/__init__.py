@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envbench.workbench import charts
     from envbench.workbench.browser import EvidenceBrowser
-    from envbench.workbench.comparison_view import (
-        ComparisonView,
-        comparison_html,
-        comparison_page,
-    )
+    from envbench.workbench.comparison_view import comparison_html, comparison_page
+    from envbench.workbench.comparison_widget import ComparisonView
     from envbench.workbench.export import export_notebook
     from envbench.workbench.page import episode_html, episode_page
     from envbench.workbench.stepper import EpisodeStepper
@@ -35,7 +32,8 @@ __all__ = [
 
 _MODULES = {
     "browser": ("EvidenceBrowser",),
-    "comparison_view": ("ComparisonView", "comparison_html", "comparison_page"),
+    "comparison_view": ("comparison_html", "comparison_page"),
+    "comparison_widget": ("ComparisonView",),
     "export": ("export_notebook",),
     "page": ("episode_html", "episode_page"),
     "stepper": ("EpisodeStepper",),

@@ -68,7 +68,7 @@ def record(store: Store, walk: Walk) -> EpisodeEvidence:
         observer_id="walk",
         observe=lambda: {"place": {"at": env.at}, "arrived": walk.outcome},
         seed=walk.seed,
-        max_steps=walk.steps + 1,
+        max_steps=10_000,
         store=store,
         provenance=Provenance(environment_version=walk.version, agent_id=walk.agent_id),
     )

@@ -166,7 +166,7 @@ def framed(
     chart: Any = beside
     if keys is not None:
         chart = alt.vconcat(keys, beside, spacing=room, bounds="flush")
-    least = max(width, 420)
+    least = max(width, 560)
     return chart.properties(
         title=alt.TitleParams(
             text=fitted(title, least, lines=3, size=TITLE_SIZE * 1.06),
