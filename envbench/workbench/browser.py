@@ -154,7 +154,9 @@ class EvidenceBrowser(anywidget.AnyWidget):
         return {"text/html": self.html, "text/plain": repr(self)}, {}
 
     def __repr__(self) -> str:
-        return f"<EvidenceBrowser of {self._store!r}>"
+        # the name alone: a saved notebook goes to others, who need no path of this machine
+        path = self._store.path
+        return f"<EvidenceBrowser of {'a store in memory' if path is None else path.name}>"
 
     @traitlets.validate("query")
     def _complete(self, proposal: Any) -> dict[str, Any]:
