@@ -17,7 +17,18 @@ import typer
 from envbench.cli.application import BadInput, app
 from envbench.cli.output import visible
 
-COMMANDS = ("demo", "lab", "export", "verify", "sql", "gate", "changes", "compare", "merge")
+COMMANDS = (
+    "demo",
+    "lab",
+    "export",
+    "verify",
+    "sql",
+    "gate",
+    "changes",
+    "compare",
+    "replay",
+    "merge",
+)
 """In the order of the help; each is the module of its name, which joins the application."""
 
 for _command in COMMANDS:

@@ -289,7 +289,7 @@ class _Comparison:
         expected = plain_error(setup_errors[0]) if setup_errors else None
         try:
             environment = source.make()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = describe_error(error)
             actual = {"phase": "setup", "type": type(error).__name__, "message": message}
             self._note(differences(expected, actual, ("error",), self._rules), None)
