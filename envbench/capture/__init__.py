@@ -6,6 +6,7 @@ from envbench.capture.guard import InvalidAction, OutOfOrder, StepLimit
 from envbench.capture.lifecycle import capture_episode
 from envbench.capture.provenance import Provenance
 from envbench.capture.sink import WriteFailed, observe
+from envbench.capture.vector import VectorCaptureWrapper, capture_vector
 from envbench.capture.wrapper import EpisodeCaptureWrapper, capture_episodes
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "OutOfOrder",
     "Provenance",
     "StepLimit",
+    "VectorCaptureWrapper",
     "WriteFailed",
     "capture_episode",
     "capture_episodes",
+    "capture_vector",
     "observe",
 ]

@@ -15,7 +15,7 @@ from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import Kept, type_name
 
 if TYPE_CHECKING:
-    from envbench.capture.recorder import Row
+    from envbench.capture.recorder import PlainRow, RawStep
 
 
 class Errors:
@@ -25,7 +25,7 @@ class Errors:
         rows: the steps; the errors that the recorder noted come first.
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[RawStep | PlainRow]) -> None:
         self._by_step = {
             i: list(row.errors)
             for i, row in enumerate(rows)

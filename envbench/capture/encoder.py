@@ -34,7 +34,7 @@ from envbench.capture.recorder import (
     Row,
     has_kept,
 )
-from envbench.capture.steps import Steps, gather_steps
+from envbench.capture.steps import Steps, gather_steps, own_rows
 from envbench.changes.history import Change, History, sections_of
 from envbench.evidence.digest import SCHEMA, Chain, Shown, join_object, state_hash
 from envbench.evidence.frames import aligned, content_hash
@@ -217,7 +217,8 @@ class EpisodeEncoder:
         """Encode steps, and return their errors with the steps they belong to."""
         if not rows:
             return []
-        seen, errors, found = gather_steps(rows), Errors(rows), Encoding()
+        own = own_rows(rows, self.header.vector_index)
+        seen, errors, found = gather_steps(own), Errors(own), Encoding()
         first = self._n_attempts + 1
         self._n_attempts += seen.n
         columns = part.columns if self.header.capture_steps else StepColumns()

@@ -34,6 +34,7 @@ PART_STEPS = 5_000
 PART_BYTES = 16_000_000
 """… or when this much is held, whichever comes first."""
 
+_PART_AT_LEAST = 1_000_000
 _FEW_MEMBERS = 64
 
 Observe = Callable[[], Mapping[str, Any]]
@@ -86,8 +87,66 @@ class RawStep:
     frame: RawFrame | None = None
 
 
-Row = RawStep | tuple[Any, Any, Any, Any, Any, Any, int, int]
-"""A step; the tuple is action, the five that were returned, and the two clock readings."""
+PlainRow = tuple[Any, Any, Any, Any, Any, Any, int, int]
+"""A step: its action, the five values that were returned, and the two clock readings."""
+
+
+class SharedStep:
+    """A step of a vector environment, in one piece for all environments in which it went on.
+
+    Args:
+        actions: by environment, held; a list or an array, like the observations.
+        observations: likewise.
+        rewards: likewise, as a list.
+        infos: likewise, None when all were empty.
+        started_ns: when the step began, on the recorders' clock.
+        ended_ns: when it ended.
+    """
+
+    __slots__ = ("_actions", "_ended", "_infos", "_observations", "_rewards", "_started", "_weight")
+
+    def __init__(
+        self,
+        actions: Any,
+        observations: Any,
+        rewards: list[Any],
+        infos: list[Any] | None,
+        started_ns: int,
+        ended_ns: int,
+    ) -> None:
+        self._actions = actions
+        self._observations = observations
+        self._rewards = rewards
+        self._infos = infos
+        self._started = started_ns
+        self._ended = ended_ns
+        self._weight: int | None = None
+
+    def of(self, i: int) -> PlainRow:
+        """The step of one environment."""
+        info = NO_INFO if self._infos is None else self._infos[i]
+        observation = self._observations[i]
+        return (
+            self._actions[i],
+            observation,
+            self._rewards[i],
+            False,
+            False,
+            info,
+            self._started,
+            self._ended,
+        )
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes the step of one environment takes."""
+        if self._weight is None:
+            whole = _size(self._actions) + _size(self._observations) + _size(self._infos)
+            self._weight = 100 + whole // len(self._rewards)
+        return self._weight
+
+
+Row = RawStep | PlainRow | SharedStep
 
 
 @dataclass(slots=True)
@@ -143,6 +202,7 @@ class Header:
         provenance: may be replaced until the episode is sealed, by one with further labels.
         environment_fingerprint: digest of what the environment does, where it can tell.
         frame_kind: what frames are kept, None for none; known before the reset.
+        vector_index: which part of a `SharedStep` is that of this episode.
         closes: whether closing the environment belongs to the episode.
         epoch_ns: what the recorder's clock is behind the nanoseconds since 1970 UTC.
     """
@@ -161,6 +221,7 @@ class Header:
     closes: bool
     environment_fingerprint: str | None = None
     frame_kind: str | None = None
+    vector_index: int = 0
     max_obs_chars: int | None = None
     max_action_chars: int | None = None
     episode_id: str = field(default_factory=new_id)
@@ -185,6 +246,9 @@ class Recorder:
         deliver: takes a part; called in the caller's loop, it must be quick.
         observe: reads the state of the world, independently of the agent.
         audit: returns what an authoritative history recorded since the last call.
+
+    Attributes:
+        share: how many recorders in step share the memory that one may hold.
     """
 
     def __init__(
@@ -205,6 +269,9 @@ class Recorder:
         self.sealed = False
         self.after_end = 0
         self.parts = 0
+        self.share = 1
+        # of how many of the steps that are held the weight is known, and what it is
+        self._weighed = self._weight = 0
         self._deliver = deliver
         self._observe = observe
         self._audit = audit
@@ -236,18 +303,32 @@ class Recorder:
         try:
             result = call()
         except BaseException as error:
-            self._reset = RawReset(NOTHING, UNSEEN, started, perf_counter_ns())
-            self.failed = True
-            self.error("reset", error)
-            self._reset.state = self.see("observe_reset")
+            self.note_failed_reset(error, started, perf_counter_ns())
             raise
-        ended = perf_counter_ns()
-        self._reset = RawReset(hold(result), UNSEEN, started, ended)
-        if has_kept(self._reset.result):
+        self.note_reset(result, started, perf_counter_ns())
+        return result
+
+    def note_reset(self, result: Any, started: int, ended: int) -> None:
+        """See what a reset returned that was called between these two moments."""
+        held = hold(result)
+        if has_kept(held):
             self._errors += [{**error, "step": 0} for error in self._judge(result)]
+        self.note_held_reset(held, started, ended)
+
+    def note_held_reset(self, held: Any, started: int, ended: int) -> None:
+        """See what a reset returned that is held already."""
+        self._began_ns = min(self._began_ns, started)
+        self._reset = RawReset(held, UNSEEN, started, ended)
         self._reset.state = self.see("observe_reset")
         self._reset.frame = self._look()
-        return result
+
+    def note_failed_reset(self, error: BaseException, started: int, ended: int) -> None:
+        """See that a reset raised, and the state that it left."""
+        self._began_ns = min(self._began_ns, started)
+        self._reset = RawReset(NOTHING, UNSEEN, started, ended)
+        self.failed = True
+        self.error("reset", error)
+        self._reset.state = self.see("observe_reset")
 
     def step(self, action: Any, call: Callable[[Any], Any]) -> Any:
         """Take a step, and see the action, what came of it, and the state after it.
@@ -259,22 +340,23 @@ class Recorder:
         started = perf_counter_ns()
         try:
             result = call(action)
-            ended = perf_counter_ns()
-            self._note(held, result, started, ended)
+            self.note_step(held, result, started, perf_counter_ns())
         except BaseException as error:
             # raised by the environment, or an interrupt before the step was noted
             if self.n_steps == before:
-                ended = perf_counter_ns()
-                self.failed = isinstance(error, Exception)
-                errors = [self.describe("step", error)]
-                self._append(
-                    RawStep(held, False, NOTHING, UNSEEN, errors, started, ended), shows=self.failed
-                )
+                self.note_raised(held, error, started, perf_counter_ns())
             raise
         return result
 
-    def _note(self, held: Any, result: Any, started: int, ended: int) -> None:
-        """See what came of a step."""
+    def note_raised(self, held: Any, error: BaseException, started: int, ended: int) -> None:
+        """See that a step raised: the action, already held, and the state that it left."""
+        self.failed = isinstance(error, Exception)
+        errors = [self.describe("step", error)]
+        step = RawStep(held, False, NOTHING, UNSEEN, errors, started, ended)
+        self._append(step, shows=self.failed)
+
+    def note_step(self, held: Any, result: Any, started: int, ended: int) -> None:
+        """See what came of a step: its action, already held, and what was returned."""
         self.failed = False
         if self._watched or type(result) is not tuple or len(result) != 5:
             self.note_flags(result)
@@ -297,8 +379,37 @@ class Recorder:
         if terminated is not False or truncated is not False:
             self.note_flags(result)
             terminated, truncated = hold(terminated), hold(truncated)
-        info = _NO_INFO if type(info) is dict and not info else hold(info)
+        info = NO_INFO if type(info) is dict and not info else hold(info)
         self.steps.append((held, observation, reward, terminated, truncated, info, started, ended))
+        self.n_steps += 1
+        if self.n_steps >= self.limit:
+            self.hand_over()
+
+    def note_held(
+        self,
+        held: Any,
+        result: tuple[Any, Any, Any, Any, Any],
+        started: int,
+        ended: int,
+        *,
+        shows: bool = True,
+    ) -> None:
+        """See what came of a step where also the five values that were returned are held.
+
+        Args:
+            held: its action.
+            result: what the environment returned.
+            started: when it was called, on the recorder's clock.
+            ended: when it returned.
+            shows: whether the environment still shows what came of it.
+        """
+        self.failed = False
+        self.note_flags(result)
+        if self._watched:
+            step = RawStep(held, False, result, UNSEEN, [], started, ended)
+            self._append(step, shows=shows)
+            return
+        self.steps.append((held, *result, started, ended))
         self.n_steps += 1
         if self.n_steps >= self.limit:
             self.hand_over()
@@ -371,10 +482,12 @@ class Recorder:
         """Hand over a part if enough is held, else say when to look again."""
         held = len(self.steps)
         if held < PART_STEPS:
-            size = sum(map(weight, self.steps))
-            if size < PART_BYTES:
+            self._weight += sum(map(weight, self.steps[self._weighed :]))
+            self._weighed, size = held, self._weight
+            most = max(PART_BYTES // self.share, min(PART_BYTES, _PART_AT_LEAST))
+            if size < most:
                 # enough room for what is held once more, at the size that steps had so far
-                room = int((PART_BYTES - size) * held / size) + 1
+                room = int((most - size) * held / size) + 1
                 self.limit = self.n_steps + min(room, held, PART_STEPS - held)
                 return
         self._hand_over(None)
@@ -401,6 +514,7 @@ class Recorder:
     def _hand_over(self, ending: RawEnding | None) -> None:
         part = RawPart(self._reset, self.steps, self._errors, self._issues, self._events, ending)
         self._reset, self.steps, self._errors, self._issues, self._events = None, [], [], [], []
+        self._weighed = self._weight = 0
         self.parts += 1
         self._deliver(self, part)
 
@@ -529,13 +643,22 @@ _IMMUTABLE = frozenset(
 )
 
 
-_NO_INFO: dict[str, Any] = {}
+_NUMBERS = _IMMUTABLE - {str, bytes, np.str_, np.bytes_}
+
+NO_INFO: dict[str, Any] = {}
+"""Stands for every info that was empty; nobody may write to it."""
 
 
 def weight(step: Row) -> int:
     """About how many bytes a held step takes."""
-    if isinstance(step, tuple):
-        return 200 + _size(step[0]) + _size(step[1]) + _size(step[5])
+    if type(step) is tuple:
+        observation, info = step[1], step[5]
+        size = 240 if type(step[0]) in _NUMBERS else 200 + _size(step[0])
+        size += 100 + observation.nbytes if type(observation) is ndarray else _size(observation)
+        return size + 60 if info is NO_INFO else size + _size(info)
+    if type(step) is SharedStep:
+        return step.weight
+    assert isinstance(step, RawStep)
     body = step.state.body
     arrays = step.state.found.arrays.values() if step.state.found else ()
     seen = (len(body) if body else 0) + sum(map(len, arrays))

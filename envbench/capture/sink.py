@@ -38,6 +38,7 @@ from envbench.store.termination import before_sigterm, handing_over
 from envbench.store.writing import EpisodePart
 
 Target = Store | str | os.PathLike[str]
+Encode = Callable[[RawPart], EpisodePart]
 
 QUEUE_BYTES = 32_000_000
 """How much may wait before the caller does."""
@@ -145,8 +146,8 @@ class Sink:
                 f"{self.backend.name} was closed: connect to it again, and wrap the environment"
                 " again to record into it"
             )
-        encoder = EpisodeEncoder(header, repeat_arrays=self.backend.by_line)
-        recorder = Recorder(header, lambda of, raw: self._take(encoder, of, raw), observe, audit)
+        encode = self._encoding(header)
+        recorder = Recorder(header, lambda of, raw: self._take(encode, of, raw), observe, audit)
         self.watch(recorder)
         return recorder
 
@@ -173,7 +174,18 @@ class Sink:
             OPEN_HERE.add(part.episode_id)
         self._enqueue(_Item(part.episode_id, lambda: part, last, _part_weight(part)))
 
-    def _take(self, encoder: EpisodeEncoder, recorder: Recorder, raw: RawPart) -> None:
+    def _encoding(self, header: Header) -> Encode:
+        """Encodes the parts of an episode, with an encoder that is made when the first comes."""
+        made: list[EpisodeEncoder] = []
+
+        def encode(raw: RawPart) -> EpisodePart:
+            if not made:
+                made.append(EpisodeEncoder(header, repeat_arrays=self.backend.by_line))
+            return made[0].encode(raw)
+
+        return encode
+
+    def _take(self, encode: Encode, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from a recorder, in the caller's thread."""
         episode_id = recorder.header.episode_id
         if episode_id not in self._open:
@@ -186,9 +198,9 @@ class Sink:
                 raw.steps = list(raw.steps)
             if self._forked:
                 if not last or recorder.n_steps > self._at_fork.get(episode_id, -1):
-                    self._keep_in_child(encoder.encode(raw))
+                    self._keep_in_child(encode(raw))
                 return
-            self._enqueue(_Item(episode_id, lambda: encoder.encode(raw), last, _raw_weight(raw)))
+            self._enqueue(_Item(episode_id, lambda: encode(raw), last, _raw_weight(raw)))
         if self._held and not last:
             self.raise_failure()
 
@@ -590,8 +602,8 @@ class Sink:
             recorder.deliver_to(lambda of, raw: _warn_of_fork(of, parent, at_fork))
         else:
             child = recorder.header.episode_id = new_id()
-            encoder = EpisodeEncoder(recorder.header, repeat_arrays=self.backend.by_line)
-            recorder.deliver_to(lambda of, raw: self._take(encoder, of, raw))
+            encode = self._encoding(recorder.header)
+            recorder.deliver_to(lambda of, raw: self._take(encode, of, raw))
             recorder.issue(f"note: forked from episode {parent}, which goes on in the parent")
             self._at_fork[child] = at_fork
             self.watch(recorder)
@@ -717,7 +729,7 @@ def _raw_weight(raw: RawPart) -> int:
     n = len(raw.steps)
     if not n:
         return _OF_PART + reset
-    sample = raw.steps[:: max(1, n // 16)]
+    sample = raw.steps[:: max(1, n // 4)]
     return _OF_PART + reset + n * sum(map(weight, sample)) // len(sample)
 
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbench.capture.frames import RawFrame
-from envbench.capture.recorder import NOTHING, UNSEEN, RawState, RawStep, Row
+from envbench.capture.recorder import (
+    NOTHING,
+    UNSEEN,
+    PlainRow,
+    RawState,
+    RawStep,
+    Row,
+    SharedStep,
+)
 
 
 @dataclass(slots=True)
@@ -52,7 +60,12 @@ class Steps:
         return column
 
 
-def gather_steps(rows: list[Row]) -> Steps:
+def own_rows(rows: Sequence[Row], index: int) -> list[RawStep | PlainRow]:
+    """The steps of one environment, where some are held together with those of others."""
+    return [row.of(index) if type(row) is SharedStep else row for row in rows]  # type: ignore[misc]
+
+
+def gather_steps(rows: list[RawStep | PlainRow]) -> Steps:
     """Turn held steps into columns."""
     if set(map(type, rows)) == {tuple}:
         return _gather_plain(rows)
@@ -104,7 +117,7 @@ def _gather_plain(rows: list[Any]) -> Steps:
     )
 
 
-def _whole(row: Row) -> RawStep:
+def _whole(row: RawStep | PlainRow) -> RawStep:
     if isinstance(row, RawStep):
         return row
     action, *result, started, ended = row

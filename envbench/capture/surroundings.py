@@ -8,10 +8,13 @@ from importlib import metadata
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.spaces import SpaceCodec
 from envbench.evidence.tagged import Encoding, inline_arrays, tag, type_name
+
+_LAYERS = (gymnasium.Wrapper, VectorWrapper)
 
 PACKAGES = ("envbench", "numpy", "duckdb", "pyarrow", "orjson", "pydantic")
 
@@ -20,8 +23,10 @@ class Surroundings:
     """What stays the same in every episode of one environment object.
 
     Args:
-        env: the environment as it is recorded, wrappers included.
+        env: the environment as it is recorded, wrappers included; of a vector environment it is
+            what its environments have in common.
         environment_id: the name that the caller gives it; by default its spec's id or its class.
+        spaces: the action and observation space, where they are not those of `env`.
 
     Attributes:
         environment_id: the environment's name.
@@ -30,8 +35,10 @@ class Surroundings:
         head: canonical JSON of the keys of `.data` that speak of these.
     """
 
-    def __init__(self, env: Any, environment_id: str | None = None) -> None:
-        self._spaces = _spaces(env)
+    def __init__(
+        self, env: Any, environment_id: str | None = None, spaces: tuple[Any, Any] | None = None
+    ) -> None:
+        self._spaces = spaces or _spaces(env)
         self.actions, self.observations = map(SpaceCodec, self._spaces)
         spec = _describe_spec(env)
         told = _told(env)
@@ -83,7 +90,8 @@ def unknown_surroundings(environment_id: str) -> dict[str, bytes]:
 
 
 def _spaces(env: Any) -> tuple[Any, Any]:
-    return _attribute(env, "action_space"), _attribute(env, "observation_space")
+    each = "single_" if isinstance(env, VectorEnv) else ""
+    return _attribute(env, f"{each}action_space"), _attribute(env, f"{each}observation_space")
 
 
 def _attribute(of: Any, name: str) -> Any:
@@ -132,14 +140,14 @@ def _inline(value: Any) -> Json:
 def _wrappers(env: Any) -> list[str]:
     """The classes from the outermost wrapper to the environment itself."""
     names = [type_name(type(env))]
-    while isinstance(env, gymnasium.Wrapper):
+    while isinstance(env, _LAYERS):
         env = env.env
         names.append(type_name(type(env)))
     return names
 
 
 def _innermost(env: Any) -> Any:
-    while isinstance(env, gymnasium.Wrapper):
+    while isinstance(env, _LAYERS):
         env = env.env
     return env
 

@@ -7,11 +7,11 @@ import weakref
 from typing import Any, NoReturn
 
 import gymnasium
-import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
+from envbench.capture.loops import drop, end_of, seed_of, times
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import Header, Recorder, hold
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
@@ -112,7 +112,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             require_frames(self._sink)
         self._unkept: Sink | None = None
         self._episodes: list[str] = []
-        self._dropped = weakref.finalize(self, _drop, self._sink, self._episodes, os.getpid())
+        self._dropped = weakref.finalize(self, drop, self._sink, self._episodes, os.getpid())
         self._dropped.atexit = False
 
     def reset(
@@ -132,7 +132,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             environment_id=self._surroundings.environment_id,
             observer_id=None,
             provenance=self._provenance,
-            seed=_seed(seed),
+            seed=seed_of(seed),
             options=hold(options),
             max_steps=None,
             row_keys=None,
@@ -149,7 +149,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         if seed is not None and header.seed is None:
             recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
         if self._late:
-            recorder.issue(f"note: {_times(self._late)} stepped before this reset, unrecorded")
+            recorder.issue(f"note: {times(self._late)} stepped before this reset, unrecorded")
             self._late = 0
         try:
             result = recorder.reset(lambda: self.env.reset(seed=seed, options=options))
@@ -236,7 +236,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
 
     def _ended(self, recorder: Recorder) -> None:
         assert self._sink is not None
-        self._sink.settle_later(recorder, lambda: recorder.finish(_end_of(recorder)))
+        self._sink.settle_later(recorder, lambda: recorder.finish(end_of(recorder)))
         self._settling = recorder
         if self._at_once:
             self._sink.flush()
@@ -249,7 +249,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         if recorder is self._settling:
             (sink or self._open_sink()).settle(recorder)
         elif recorder.ended:  # an interrupt came between the last step and its settling
-            recorder.finish(_end_of(recorder))
+            recorder.finish(end_of(recorder))
         else:
             recorder.finish("error" if recorder.failed else early)
         self._episodes.clear()
@@ -270,17 +270,6 @@ def capture_episodes(
     return EpisodeCaptureWrapper(env, exporter=exporter, **kwargs)
 
 
-def _end_of(recorder: Recorder) -> str:
-    return "terminated" if recorder.terminated else "truncated"
-
-
-def _seed(seed: Any) -> int | None:
-    """The seed as evidence keeps it, None when it is none."""
-    if not isinstance(seed, (int, np.integer)):
-        return None
-    return int(seed) if seed >= 0 else None
-
-
 def _rebuildable(exporter: Target | None) -> str | None:
     """What a spec can hold: a path, not an open store."""
     if exporter is None:
@@ -288,13 +277,3 @@ def _rebuildable(exporter: Target | None) -> str | None:
     if isinstance(exporter, Store):
         return str(exporter.path or ":memory:")
     return os.fspath(exporter) if isinstance(exporter, (str, os.PathLike)) else None
-
-
-def _drop(sink: Sink, episodes: list[str], process: int) -> None:
-    """Seal what a wrapper left open when it was dropped without `close`."""
-    if process == os.getpid():
-        sink.drop(episodes)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
@@ -175,9 +175,35 @@ def reward_json(reward: float | None) -> bytes:
     return canonical({TAG: "float", "value": name})
 
 
+_RANDOM: deque[bytes] = deque()
+
+
 def new_id() -> str:
     """A UUID of version 7 (RFC 9562): unique, and sorted by time of creation."""
-    milliseconds = time.time_ns() // 1_000_000
-    bits = (milliseconds << 80) | (int.from_bytes(os.urandom(10), "big"))
-    bits &= ~(0xF << 76) & ~(0x3 << 62)
-    return str(uuid.UUID(int=bits | (0x7 << 76) | (0x2 << 62)))
+    milliseconds = f"{time.time_ns() // 1_000_000:012x}"
+    try:
+        random = _RANDOM.popleft()
+    except IndexError:
+        random = _draw()
+    digits = random.hex()
+    variant = "89ab"[random[1] & 3]
+    return (
+        f"{milliseconds[:8]}-{milliseconds[8:]}-7{digits[:3]}-{variant}{digits[4:7]}-{digits[7:19]}"
+    )
+
+
+def _draw() -> bytes:
+    """Ten random bytes, and many more for the next ids.
+
+    Each call of the system lets another thread have the interpreter, and it may keep it for
+    milliseconds: for an id in a loop of steps that is long.
+    """
+    content = os.urandom(10 * 256)
+    pieces = [content[i : i + 10] for i in range(0, len(content), 10)]
+    _RANDOM.extend(pieces[1:])
+    return pieces[0]
+
+
+if hasattr(os, "register_at_fork"):
+    # or two processes would draw the same
+    os.register_at_fork(after_in_child=_RANDOM.clear)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 
 
@@ -38,16 +37,19 @@ def before_sigterm(drain: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, terminate)
 
 
-@contextmanager
-def handing_over() -> Iterator[None]:
+class handing_over:  # noqa: N801 - used as a function; a generator would take twice as long
     """Keep SIGTERM waiting while the main thread is in here."""
-    if not _is_main_thread():
-        yield
-        return
-    _HOLD.depth += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_holds",)
+
+    def __enter__(self) -> None:
+        self._holds = _is_main_thread()
+        if self._holds:
+            _HOLD.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        if not self._holds:
+            return
         _HOLD.depth -= 1
         if _HOLD.depth == 0 and _HOLD.waiting is not None:
             waiting, _HOLD.waiting = _HOLD.waiting, None

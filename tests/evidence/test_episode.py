@@ -6,6 +6,7 @@ import copy
 import datetime
 import json
 import math
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -657,6 +658,24 @@ def test_ids_are_sorted_by_time_and_of_version_7() -> None:
     assert {(text[14], text[19] in "89ab") for text in ids} == {("7", True)}
     moments = [int(text[:8] + text[9:13], 16) for text in ids]
     assert moments == sorted(moments)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_draws_other_ids() -> None:
+    new_id()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, "".join(new_id() for _ in range(50)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    drawn = os.read(reading, 50 * 36).decode()
+    os.close(reading)
+    theirs = {drawn[i + 15 : i + 36] for i in range(0, len(drawn), 36)}
+    assert len(theirs) == 50
+    assert not theirs & {new_id()[15:] for _ in range(300)}
 
 
 def test_encoding_into_columns_keeps_what_a_chunk_holds() -> None:

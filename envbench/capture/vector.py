@@ -1,0 +1,606 @@
+"""`capture_vector`: records every episode of every environment in a vector environment.
+
+One recorder for each environment sees what concerns it: a step is a row of its open episode, and a
+reset, also one that the vector environment does by itself, begins the next one. The autoreset mode
+says which of the returned values belong to what:
+
+- NEXT_STEP: the call after the end takes no step there, whatever action was sent. What it returns
+  is the reset's observation and info; it is no row of either episode.
+- SAME_STEP: the call that ends an episode returns the reset's observation and info; those of the
+  last step are in its infos as ``final_obs`` and ``final_info``, and are recorded with that step.
+- DISABLED: the caller resets, all environments or those of ``options={"reset_mask": mask}``.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+
+from envbench.capture.batches import all_false, infos_of, numbers, sampler
+from envbench.capture.frames import FrameReader, frame_kind
+from envbench.capture.guard import OutOfOrder
+from envbench.capture.loops import drop, end_of, seed_of, times
+from envbench.capture.provenance import Provenance, require_count, with_run
+from envbench.capture.recorder import NOTHING, Header, PlainRow, Recorder, SharedStep, hold
+from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
+from envbench.capture.surroundings import Surroundings
+from envbench.evidence.case import EvalCase
+from envbench.evidence.tagged import Missing, keep
+
+
+class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Records every episode that is played in a vector environment; see `capture_vector`."""
+
+    def __init__(
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        *,
+        exporter: Target | None = None,
+        async_capture: bool = True,
+        capture_steps: bool = True,
+        max_obs_chars: int | None = None,
+        max_action_chars: int | None = None,
+        case: EvalCase | None = None,
+        provenance: Provenance | None = None,
+        render: bool = False,
+    ) -> None:
+        if not isinstance(envs, VectorEnv):
+            raise TypeError(
+                "envs must be a vector environment, as gymnasium.make_vec makes it, not"
+                f" {type(envs).__name__}: capture_episodes records a single environment"
+            )
+        if render and not capture_steps:
+            raise ValueError("render=True keeps a frame a step, and capture_steps=False no steps")
+        if case is not None and not isinstance(case, EvalCase):
+            raise TypeError(f"case must be an EvalCase, not {type(case).__name__}")
+        limits = {"max_obs_chars": max_obs_chars, "max_action_chars": max_action_chars}
+        for name, limit in limits.items():
+            if limit is not None:
+                limits[name] = require_count(name, limit, 0)
+        super().__init__(envs)
+        self._n = int(envs.num_envs)
+        self._mode = _autoreset_mode(envs)
+        self._drawings = _Drawings(envs, frame_kind(envs)) if render else None
+        self._each_is_reset = isinstance(envs.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
+        self._surroundings = _surroundings(envs)
+        self._take_apart()
+        environment_id = self._surroundings[0].environment_id
+        self._case = case or EvalCase(environment_id, case_id=environment_id, expects="either")
+        self._provenance = _numbered(with_run(provenance), self._n)
+        self._limits = limits
+        self._capture_steps = bool(capture_steps)
+        self._at_once = not async_capture
+        # of each environment: its episode, until it is reset after its end
+        self._recorders: list[Recorder | None] = [None] * self._n
+        # whether its next step may be anything else than a plain row
+        self._apart = [True] * self._n
+        # its steps after an end that are in no episode
+        self._late = [0] * self._n
+        self._unsaid = False
+        self._failed = False
+        self._sink: Sink | None = sink_for(exporter)
+        if render:
+            require_frames(self._sink)
+        self._unkept: Sink | None = None
+        self._episodes = [""] * self._n
+        self._dropped = weakref.finalize(self, drop, self._sink, self._episodes, os.getpid())
+        self._dropped.atexit = False
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the environments; their episodes that are still open end as ``reset_early``.
+
+        Args:
+            seed: as the vector environment takes it: an integer, a list of them, or None.
+            options: given to the vector environment as they are; of ``reset_mask`` it resets some.
+
+        Raises:
+            WriteFailed: when episodes could not be written since this was last said.
+        """
+        self._open_sink().raise_failure()
+        mask = self._mask(options)
+        chosen = [i for i in range(self._n) if mask is None or mask[i]]
+        kept = options
+        if mask is not None and options is not None:
+            kept = {name: value for name, value in options.items() if name != "reset_mask"}
+        begin = _Begin(seed, hold(kept))
+        # what Gymnasium refuses before it resets anything leaves the open episodes as they are
+        sound = self._is_sound(seed, options)
+        if sound:
+            self._end(chosen, "reset_early")
+        started = perf_counter_ns()
+        try:
+            result = self.env.reset(seed=seed, options=options)
+        except BaseException as error:
+            if sound:
+                self._see_failed_reset(chosen, begin, error, started, perf_counter_ns())
+            raise
+        ended = perf_counter_ns()
+        self._end(chosen, "reset_early")
+        self._see_reset(chosen, begin, result, started, ended)
+        return result
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take a step in every environment.
+
+        Raises:
+            OutOfOrder: before the first reset, and after a reset of all that failed.
+            WriteFailed: before anything is stepped, when an environment reset itself in the last
+                step and episodes could not be written since this was last said.
+        """
+        if not any(self._recorders):
+            raise OutOfOrder("step before reset: call reset() first")
+        if self._unsaid:
+            self._unsaid = False
+            self._open_sink().raise_failure()
+        held = self._actions(actions)
+        self._draw_anew()
+        todo, result = enumerate(self._recorders), NOTHING
+        started = ended = perf_counter_ns()
+        try:
+            result = self.env.step(actions)
+            ended = perf_counter_ns()
+            if self._failed:
+                self._recovered()
+            self._see(todo, held, result, started, ended)
+        except BaseException as error:
+            if result is NOTHING:
+                self._see_raised(held, error, started, perf_counter_ns())
+            else:  # an interrupt, while it was seen what came of the step
+                self._see(todo, held, result, started, ended)
+            raise
+        return result
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the environments; episodes that are still open end as ``closed_early``.
+
+        Raises:
+            WriteFailed: when episodes could not be written since this was last said; closing again
+                tries again.
+        """
+        try:
+            self.env.close(**kwargs)
+        finally:
+            sink, self._sink = self._sink, None
+            if sink is not None:
+                self._dropped.detach()
+                self._unkept = sink
+                self._end(range(self._n), "closed_early", sink)
+                release(sink)
+                self._unkept = None
+            elif self._unkept is not None:
+                self._unkept.flush()
+                self._unkept = None
+
+    def flush(self) -> None:
+        """Return when every episode that has ended is committed.
+
+        Raises:
+            WriteFailed: when some could not be written since this was last said.
+        """
+        if self._sink is not None:
+            self._sink.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass other attributes of the vector environment through, such as `call` and `envs`.
+
+        Raises:
+            AttributeError: when it has none, and for the halves of `step` and `reset`.
+        """
+        if name.startswith("_") or name == "env":  # the last one: while it is being made or copied
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if name in ("reset_async", "reset_wait", "step_async", "step_wait"):
+            raise AttributeError(f"{name} is not recorded: call reset and step, which are")
+        return getattr(self.env, name)
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        """Refuse: a copy would record into the same episodes.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("captured environments cannot be copied: copy the ones that are in them")
+
+    # -- resets -----------------------------------------------------------------------------------
+
+    def _mask(self, options: Any) -> list[bool] | None:
+        """Which environments a reset resets; None when it resets all."""
+        honoured = self._each_is_reset or self._mode is AutoresetMode.DISABLED
+        if not honoured or not isinstance(options, dict) or "reset_mask" not in options:
+            return None
+        mask = options["reset_mask"]
+        return mask.tolist() if _is_mask(mask, self._n) else None
+
+    def _is_sound(self, seed: Any, options: Any) -> bool:
+        """Whether a reset has arguments that are not refused before anything is reset."""
+        if isinstance(options, dict) and "reset_mask" in options and self._mask(options) is None:
+            return not (self._each_is_reset or self._mode is AutoresetMode.DISABLED)
+        if seed is None or isinstance(seed, int):
+            return True
+        return self._each_is_reset and isinstance(seed, Sequence) and len(seed) == self._n
+
+    def _see_reset(
+        self, chosen: Sequence[int], begin: _Begin, result: Any, started: int, ended: int
+    ) -> None:
+        self._draw_anew()
+        now = _as_now(self._surroundings, self.env)
+        if now is not self._surroundings:
+            self._surroundings = now
+            self._take_apart()
+        if type(result) is tuple and len(result) == 2:
+            observations, infos = self._observations(result[0]), infos_of(result[1], self._n)
+            for i in chosen:
+                held = observations[i], infos[i]
+                self._begin(i, begin).note_held_reset(held, started, ended)
+        else:  # the encoder says what is wrong with it
+            for i in chosen:
+                self._begin(i, begin).note_reset(result, started, ended)
+
+    def _see_failed_reset(
+        self,
+        chosen: Sequence[int],
+        begin: _Begin,
+        error: BaseException,
+        started: int,
+        ended: int,
+    ) -> None:
+        """One of the environments raised: which, and which others were reset, is not told."""
+        for i in chosen:
+            recorder = self._begin(i, begin)
+            if len(chosen) > 1:
+                recorder.issue(f"note: {_shared(len(chosen), 'reset')}")
+            recorder.note_failed_reset(error, started, ended)
+            recorder.finish("error" if isinstance(error, Exception) else "interrupted")
+            self._recorders[i], self._apart[i] = None, True
+        if self._at_once:
+            self._open_sink().wait()
+
+    def _begin(self, i: int, begin: _Begin) -> Recorder:
+        """Begin the next episode of an environment."""
+        surroundings = self._surroundings[i]
+        seed = begin.seed_of(i, each=self._each_is_reset)
+        header = Header(
+            case=self._case,
+            surroundings=surroundings,
+            environment_id=surroundings.environment_id,
+            observer_id=None,
+            provenance=begin.provenance(self._provenance[i], each=self._each_is_reset),
+            seed=seed_of(seed),
+            options=begin.options,
+            max_steps=None,
+            row_keys=None,
+            audited=False,
+            capture_steps=self._capture_steps,
+            closes=False,
+            vector_index=i,
+            max_obs_chars=self._limits["max_obs_chars"],
+            max_action_chars=self._limits["max_action_chars"],
+        )
+        recorder = self._open_sink().recorder(header)
+        recorder.share = self._n
+        if self._drawings is not None:
+            recorder.show(self._drawings.reader(i))
+        if seed is not None and header.seed is None:
+            recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
+        if self._late[i]:
+            recorder.issue(f"note: {times(self._late[i])} stepped before this reset, unrecorded")
+            self._late[i] = 0
+        self._recorders[i] = recorder
+        self._apart[i] = self._drawings is not None
+        self._episodes[i] = header.episode_id
+        return recorder
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _see(
+        self, todo: Iterator[tuple[int, Any]], actions: Any, result: Any, started: int, ended: int
+    ) -> None:
+        """See what came of a step in each environment.
+
+        Args:
+            todo: the environments and their recorders; after an interrupt, those that are left.
+            actions: what was sent to each, held.
+            result: what the vector environment returned.
+            started: when it was called, on the recorders' clock.
+            ended: when it returned.
+        """
+        n = self._n
+        if type(result) is not tuple or len(result) != 5:
+            # no row can be made of it: each environment's own recorder says so
+            for i, recorder in todo:
+                if recorder is not None and not recorder.ended:
+                    recorder.note_step(actions[i], result, started, ended)
+            return
+        observations, rewards, terminated, truncated, infos = result
+        step = SharedStep(
+            actions,
+            self._observations(observations),
+            numbers(rewards, n),
+            None if type(infos) is dict and not infos else infos_of(infos, n),
+            started,
+            ended,
+        )
+        apart = self._apart
+        if all_false(terminated, n) and all_false(truncated, n) and True not in apart:
+            for _, recorder in todo:
+                recorder.steps.append(step)
+                recorder.n_steps += 1
+                if recorder.n_steps >= recorder.limit:
+                    recorder.hand_over()
+            return
+        ends, cuts = numbers(terminated, n), numbers(truncated, n)
+        for i, recorder in todo:
+            if apart[i] or ends[i] is not False or cuts[i] is not False:
+                self._see_apart(i, recorder, step.of(i), ends[i], cuts[i])
+                continue
+            recorder.steps.append(step)
+            recorder.n_steps += 1
+            if recorder.n_steps >= recorder.limit:
+                recorder.hand_over()
+
+    def _see_apart(
+        self, i: int, recorder: Recorder | None, row: PlainRow, terminated: Any, truncated: Any
+    ) -> None:
+        """See a step that may end an episode, or be none."""
+        action, observation, reward, _, _, info, started, ended = row
+        if recorder is None or recorder.ended:
+            if recorder is not None and self._mode is AutoresetMode.NEXT_STEP:
+                self._begin(i, _BY_ITSELF).note_held_reset((observation, info), started, ended)
+                self._unsaid = True
+            elif recorder is not None and not recorder.sealed:
+                recorder.after_end += 1
+            else:
+                self._late[i] += 1
+            return
+        returned = (observation, reward, terminated, truncated, info)
+        recorder.note_flags(returned)
+        if not recorder.ended:
+            recorder.note_held(action, returned, started, ended)
+        elif self._mode is not AutoresetMode.SAME_STEP:
+            recorder.note_held(action, returned, started, ended)
+            self._ended(i, recorder)
+        else:
+            final, final_info = _take_final(recorder, info)
+            last = (final, reward, terminated, truncated, final_info)
+            recorder.note_held(action, last, started, ended, shows=False)
+            self._ended(i, recorder)
+            self._begin(i, _BY_ITSELF).note_held_reset((observation, info), started, ended)
+            self._unsaid = True
+
+    def _see_raised(self, held: Any, error: BaseException, started: int, ended: int) -> None:
+        """One of the environments raised: which, and which others were stepped, is not told."""
+        self._draw_anew()
+        self._failed = True
+        for i, recorder in enumerate(self._recorders):
+            if recorder is not None and not recorder.ended:
+                if self._n > 1:
+                    recorder.issue(f"note: {_shared(self._n, 'stepped')}")
+                recorder.note_raised(held[i], error, started, ended)
+
+    def _recovered(self) -> None:
+        """A step was taken after one that raised."""
+        self._failed = False
+        for recorder in self._recorders:
+            if recorder is not None and not recorder.ended:
+                recorder.failed = False
+
+    # -- ends -------------------------------------------------------------------------------------
+
+    def _ended(self, i: int, recorder: Recorder) -> None:
+        """An environment has ended its episode."""
+        self._apart[i] = True
+        sink = self._open_sink()
+        if self._mode is AutoresetMode.DISABLED:
+            # it waits for steps after the end, to count them
+            sink.settle_later(recorder, lambda: recorder.finish(end_of(recorder)))
+        else:
+            recorder.finish(end_of(recorder))
+        if self._at_once:
+            sink.flush()
+
+    def _end(self, chosen: Iterable[int], early: str, sink: Sink | None = None) -> None:
+        """Seal the episodes that are open of some environments."""
+        for i in chosen:
+            recorder, self._recorders[i], self._apart[i] = self._recorders[i], None, True
+            if recorder is None:
+                continue
+            if recorder.ended:
+                (sink or self._open_sink()).settle(recorder)
+                recorder.finish(end_of(recorder))
+            else:
+                recorder.finish("error" if recorder.failed else early)
+        if self._at_once:
+            (sink or self._open_sink()).wait()
+
+    def _open_sink(self) -> Sink:
+        if self._sink is None:
+            raise OutOfOrder("the environments were closed: make and wrap new ones")
+        return self._sink
+
+    def _take_apart(self) -> None:
+        """Take batches apart by the spaces that the environments have now."""
+        self._actions = sampler(self.env.single_action_space, self._n)
+        self._observations = sampler(self.env.single_observation_space, self._n)
+
+    def _draw_anew(self) -> None:
+        if self._drawings is not None:
+            self._drawings.anew()
+
+
+def capture_vector(
+    envs: VectorEnv[Any, Any, Any], *, exporter: Target | None = None, **kwargs: Any
+) -> VectorCaptureWrapper:
+    """Record every episode of every environment in a vector environment.
+
+    The agent gets what the vector environment returned. Each environment has episodes of its own,
+    whose labels have its ``vector_index``; its info is taken out of the batch with the keys that it
+    had itself. An episode begins with each reset, also one that the vector environment does by
+    itself, in every autoreset mode; no step is recorded that an environment did not take. The time
+    of a step is that of the whole batch.
+
+    A seed is that of the environment: the vector environments of Gymnasium give ``seed + i`` to the
+    one at index i. Others seed all at once; then the label ``vector_seed`` has it, and no episode.
+
+    What a step raises is recorded in each environment, as nothing says in which it was raised.
+
+    Args:
+        envs: as `gymnasium.make_vec` makes it; synchronous, asynchronous or of a class of its own.
+        exporter: where episodes are kept: a store, its path, or a ``.jsonl`` path; by default what
+            `observe` set, else ``envbench.duckdb``.
+        **kwargs: as for `EpisodeCaptureWrapper`.
+
+    Raises:
+        TypeError: when an argument is of the wrong type.
+        ValueError: when an argument has no meaning, or the vector environment does not say in which
+            mode it resets.
+        StoreError: when the target cannot be opened.
+
+    Example:
+        >>> import gymnasium
+        >>> from envbench import connect
+        >>> store = connect(":memory:")
+        >>> made = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+        >>> envs = capture_vector(made, exporter=store)
+        >>> observations, infos = envs.reset(seed=7)
+        >>> observations, rewards, terminated, truncated, infos = envs.step([0, 1])
+        >>> envs.close()
+        >>> [(e.data["provenance"]["labels"], e.data["seed"]) for e in store.episodes()]
+        [({'vector_index': 0}, 7), ({'vector_index': 1}, 8)]
+    """
+    return VectorCaptureWrapper(envs, exporter=exporter, **kwargs)
+
+
+class _Begin:
+    """What a reset is called with, as it is recorded in the episodes that it begins."""
+
+    def __init__(self, seed: Any, options: Any) -> None:
+        self._seed = hold(seed)
+        self.options = options
+
+    def seed_of(self, i: int, *, each: bool) -> Any:
+        """The seed of one environment, where each has its own."""
+        if not each or self._seed is None:
+            return None
+        if isinstance(self._seed, int):
+            return self._seed + i
+        try:
+            return self._seed[i]
+        except Exception:  # no list: whatever it is, the environments took it
+            return None
+
+    def provenance(self, provenance: Provenance, *, each: bool) -> Provenance:
+        """The provenance of one environment; a seed of all of them is a label."""
+        seed = seed_of(self._seed)
+        if each or seed is None:
+            return provenance
+        return replace(provenance, labels={**provenance.labels, "vector_seed": seed})
+
+
+_BY_ITSELF = _Begin(None, None)
+
+
+class _Drawings:
+    """The frames of all environments, drawn together once a step."""
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any], kind: str) -> None:
+        self._envs = envs
+        self._kind = kind
+        self._frames: Any = None
+        self._error: Exception | None = None
+        self._drawn = False
+
+    def anew(self) -> None:
+        """Forget what was drawn."""
+        self._frames, self._error, self._drawn = None, None, False
+
+    def reader(self, i: int) -> FrameReader:
+        """Reads the frames of one environment."""
+        return FrameReader(self._kind, lambda: self._frame(i))
+
+    def _frame(self, i: int) -> Any:
+        if not self._drawn:
+            self._drawn = True
+            try:
+                self._frames = self._envs.render()
+                n = len(self._frames)
+                if n != self._envs.num_envs:
+                    raise TypeError(f"render returned {n} frames of {self._envs.num_envs}")
+            except Exception as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._frames[i]
+
+
+def _take_final(recorder: Recorder, info: Any) -> tuple[Any, Any]:
+    """Take what belongs to the last step out of an info that is otherwise the reset's."""
+    if type(info) is dict and "final_obs" in info:
+        return info.pop("final_obs"), info.pop("final_info", {})
+    recorder.issue(
+        "observation: in mode SAME_STEP the last one is in the infos as 'final_obs', and the vector"
+        " environment did not put it there"
+    )
+    missing = keep(Missing("numpy.ndarray", "the vector environment did not return it"))
+    return missing, info.pop("final_info", {}) if type(info) is dict else {}
+
+
+def _autoreset_mode(envs: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+    found = envs.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(found)
+    except ValueError:
+        raise ValueError(
+            f"envs.metadata['autoreset_mode'] is {found!r}, so that a reset cannot be told from a"
+            " step: set it to the gymnasium.vector.AutoresetMode that these environments have"
+        ) from None
+
+
+def _surroundings(envs: VectorEnv[Any, Any, Any]) -> list[Surroundings]:
+    """The surroundings of each environment, mostly the same."""
+    inner = envs.unwrapped
+    environment_id = None
+    if envs.spec is None and isinstance(inner, SyncVectorEnv) and inner.envs[0].spec is not None:
+        environment_id = inner.envs[0].spec.id  # made without make_vec
+    shared = Surroundings(envs, environment_id)
+    differ = getattr(inner, "observation_mode", "same") != "same"
+    if not differ or envs.single_observation_space is not inner.single_observation_space:
+        return [shared] * envs.num_envs
+    spaces = inner.get_attr("observation_space")  # type: ignore[attr-defined]
+    return [
+        Surroundings(envs, shared.environment_id, (envs.single_action_space, space))
+        for space in spaces
+    ]
+
+
+def _as_now(surroundings: list[Surroundings], envs: Any) -> list[Surroundings]:
+    """The surroundings, with the spaces that a reset may have changed."""
+    first = surroundings[0]
+    if any(each is not first for each in surroundings):
+        return surroundings
+    now = first.of(envs)
+    return surroundings if now is first else [now] * len(surroundings)
+
+
+def _numbered(provenance: Provenance, n: int) -> list[Provenance]:
+    return [replace(provenance, labels={**provenance.labels, "vector_index": i}) for i in range(n)]
+
+
+def _is_mask(mask: Any, n: int) -> bool:
+    return (
+        isinstance(mask, np.ndarray)
+        and mask.shape == (n,)
+        and mask.dtype == np.bool_
+        and bool(mask.any())
+    )
+
+
+def _shared(n: int, what: str) -> str:
+    return f"{n} environments were {what} together, and which of them raised is not told"
