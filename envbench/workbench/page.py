@@ -204,7 +204,8 @@ def _static_parts(head: dict[str, Any]) -> Iterator[str]:
         text(part) for part in (about["environment_id"], provenance["agent_id"]) if part is not None
     )
     steps = counted(about["totals"]["steps"], "step")
-    yield f'<p class="envbench-title">{text(about["case_id"])}</p>'
+    heading = '<p class="envbench-title" role="heading" aria-level="1">'
+    yield f"{heading}{text(about['case_id'])}</p>"
     yield (
         f"<p>{where} · {text(about['ending'])} after {steps}, return "
         f"{text(_shown(about['totals']['reward']))}. "

@@ -453,10 +453,7 @@ def judged():
 def test_an_episode_of_a_store_shows_what_was_saved(open_episode, judged):
     _, episode = judged
     view = open_episode(episode)
-    assert (
-        view.text(".judged summary")
-        == "Checks 2 failed, 1 unknown · 1 forbidden change SQL findings"
-    )
+    assert view.text(".judged summary") == "Checks 2 failed, 1 unknown · 1 forbidden change"
     assert view.texts(".judged tbody .verdict") == ["failed", "unknown", "failed", "put back"]
     assert view.texts(".judged tbody .leads") == ["step 3", "step 4", "step 1", "step 1 → step 2"]
 
@@ -674,8 +671,8 @@ def test_search_finds_rows_paths_and_events(open_episode):
     ("where", "name", "count"),
     [
         (".state .pane-head", "Copy as SQL: this state", 1),
-        (".card:has(.changes)", "Copy as SQL", 1),
-        (".card", "Copy as SQL", 1),
+        (".boxed:has(.changes)", "Copy as SQL", 1),
+        (".boxed:has(.card)", "Copy as SQL", 1),
         (".judged", "Copy as SQL: the results of checks", 3),
         (".judged", "Copy as SQL: the findings", 1),
         (".inspector", "Copy as SQL: the history of this path", 2),

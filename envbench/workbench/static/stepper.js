@@ -1934,8 +1934,8 @@ class StepPane {
   card(title, content, count, sql) {
     const details = h("details", { class: "card", open: !this.closed.has(title) }, h("summary", {}, icon("open"), h("h3", {}, title), count === null || count === undefined ? null : h("span", { class: "soft" }, String(count))), content);
     details.addEventListener("toggle", () => (details.open ? this.closed.delete(title) : this.closed.add(title)));
-    if (sql) details.querySelector("summary").append(copier("Copy as SQL", sql, this.app, "SQL"));
-    return details;
+    // beside the summary, which is a control itself
+    return h("div", { class: "boxed" }, details, sql ? copier("Copy as SQL", sql, this.app, "SQL") : null);
   }
 
   action(action, at) {
@@ -2460,9 +2460,10 @@ class App {
     const passed = nChecks - failed - open;
     const summary = [nChecks && [failed && `${failed} failed`, open && `${open} unknown`, passed && `${passed} passed`].filter(Boolean).join(", "), nFindings && counted(nFindings, "forbidden change")].filter(Boolean).join(" · ");
     const quiet = failed + open + nFindings === 0;
-    return h("details", { class: "judged", open: !quiet },
-      h("summary", {}, icon("open"), h("h2", {}, "Checks"), h("span", { class: failed || nFindings ? "bad" : "soft" }, summary), h("span", { class: "grow" }), copier("Copy as SQL: the results of checks", () => sqlOf.checks(this.main), this, "SQL"), nFindings ? copier("Copy as SQL: the findings", () => sqlOf.findings(this.main), this, "findings") : null),
-      h("div", { class: "judged-rows", tabindex: "0", role: "group", "aria-label": "Checks and findings" }, h("table", {}, h("colgroup", {}, h("col", { class: "verdict" }), h("col", { class: "rule" }), h("col", {}), h("col", { class: "leads" })), h("thead", { class: "hidden" }, h("tr", {}, h("th", { scope: "col" }, "Verdict"), h("th", { scope: "col" }, "Check or rule"), h("th", { scope: "col" }, "Why"), h("th", { scope: "col" }, "Step"))), h("tbody", {}, ...rows))));
+    return h("div", { class: "judged boxed" }, h("details", { open: !quiet },
+      h("summary", {}, icon("open"), h("h2", {}, "Checks"), h("span", { class: failed || nFindings ? "bad" : "soft" }, summary)),
+      h("div", { class: "judged-rows", tabindex: "0", role: "group", "aria-label": "Checks and findings" }, h("table", {}, h("colgroup", {}, h("col", { class: "verdict" }), h("col", { class: "rule" }), h("col", {}), h("col", { class: "leads" })), h("thead", { class: "hidden" }, h("tr", {}, h("th", { scope: "col" }, "Verdict"), h("th", { scope: "col" }, "Check or rule"), h("th", { scope: "col" }, "Why"), h("th", { scope: "col" }, "Step"))), h("tbody", {}, ...rows)))),
+      h("span", { class: "copies" }, copier("Copy as SQL: the results of checks", () => sqlOf.checks(this.main), this, "SQL"), nFindings ? copier("Copy as SQL: the findings", () => sqlOf.findings(this.main), this, "findings") : null));
   }
 
   judgedRow(letter, kind, word, name, text, steps, also) {
