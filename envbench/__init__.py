@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Provenance,
         capture_episode,
         capture_episodes,
+        capture_vector,
         observe,
     )
     from envbench.changes import (
@@ -74,6 +75,7 @@ __all__ = [
     "__version__",
     "capture_episode",
     "capture_episodes",
+    "capture_vector",
     "compare",
     "connect",
     "diff",
@@ -101,6 +103,7 @@ _PACKAGES = {
         "Provenance",
         "capture_episode",
         "capture_episodes",
+        "capture_vector",
         "observe",
     ),
     "checks": (

@@ -1,7 +1,8 @@
 """Episodes as JSON lines: a record for each step and one for each episode.
 
 The records have the fields of a published recorder (``decision_type`` ``rl.step`` or
-``rl.episode``, step numbers from 0), and the exact values beside them, under ``values``.
+``rl.episode``, step numbers from 0), and the exact values beside them, under ``values``: of a step
+its action, observation and info, of an episode the observation and info of its reset.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class JsonLines:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
-        self._spaces: dict[str, tuple[SpaceCodec, SpaceCodec]] = {}
+        self._begun: dict[str, _Begun] = {}
 
     def append(self, parts: list[EpisodePart]) -> None:
         """Write the records of some parts of episodes."""
@@ -65,18 +66,29 @@ class JsonLines:
         head = part.seal.head if part.seal is not None else None
         if part.opening is not None:
             opening = parse(part.opening)
-            self._spaces[part.episode_id] = _codecs(opening["spaces"])
-        elif head is not None and part.episode_id not in self._spaces:
-            self._spaces[part.episode_id] = _codecs(parse(head["spaces"]))
-        actions, observations = self._spaces[part.episode_id]
+            self._begun[part.episode_id] = _Begun(opening["spaces"], opening["initial"], part)
+        elif head is not None and part.episode_id not in self._begun:
+            self._begun[part.episode_id] = _Begun(
+                parse(head["spaces"]), parse(head["initial"]), part
+            )
+        begun = self._begun[part.episode_id]
+        actions, observations = begun.codecs
         records = [
             canonical(_step_record(part, index, row, actions, observations))
             for index, row in enumerate(part.columns.rows(), part.first_step)
         ]
         if part.seal is not None:
-            del self._spaces[part.episode_id]
-            records.append(canonical(_episode_record(part.episode_id, part.seal)))
+            del self._begun[part.episode_id]
+            records.append(canonical(_episode_record(part, part.seal, begun.initial)))
         return records
+
+
+class _Begun:
+    """What the later records of an episode need of its first part."""
+
+    def __init__(self, spaces: Json, initial: Json, part: EpisodePart) -> None:
+        self.codecs = _codecs(spaces)
+        self.initial = initial and inline_arrays(initial, part.arrays)
 
 
 def _without_breaks(line: bytes) -> bytes:
@@ -130,12 +142,12 @@ def _step_record(
     }
 
 
-def _episode_record(episode_id: str, seal: Seal) -> dict[str, Json]:
+def _episode_record(part: EpisodePart, seal: Seal, initial: Json) -> dict[str, Json]:
     head = seal.head
     totals, ending = parse(head["totals"]), parse(head["ending"])
     return {
         "decision_type": "rl.episode",
-        "episode_id": episode_id,
+        "episode_id": part.episode_id,
         "inputs": {"env_id": parse(head["environment_id"]), "seed": parse(head["seed"])},
         "outputs": {
             "total_steps": totals["steps"],
@@ -147,10 +159,13 @@ def _episode_record(episode_id: str, seal: Seal) -> dict[str, Json]:
         "recorded_at": parse(head["recorded_at"]),
         "execution_time_ms": parse(head["duration_ms"]),
         "case_id": parse(head["case_id"]),
-        "errors": parse(head["errors"]),
+        "provenance": parse(head["provenance"]),
+        # of a step in an earlier part, a large array stands in that step's own record
+        "errors": [_inlined(error, part) for error in parse(head["errors"])],
         "issues": parse(head["issues"]),
         "digest": seal.digest,
         "trajectory_digest": seal.trajectory_digest,
+        "values": initial,
     }
 
 
@@ -159,6 +174,13 @@ def _plain(text: bytes | None, part: EpisodePart) -> Json:
         return None
     value = parse(text)
     return inline_arrays(value, part.arrays) if TAG_BYTES in text else value
+
+
+def _inlined(error: Json, part: EpisodePart) -> Json:
+    try:
+        return inline_arrays(error, part.arrays)
+    except (KeyError, ValueError):
+        return error
 
 
 def _repr(codec: SpaceCodec, text: bytes | None, part: EpisodePart) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envbench.environments.actions import ActionSpace, ToolCall, ToolSpec
     from envbench.environments.environment import Environment
+    from envbench.environments.fingerprint import Fingerprint
     from envbench.environments.models import Observation, ObservationSpace, State
     from envbench.environments.policies import (
         CallablePolicy,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ScriptedPolicy,
         ScriptExhausted,
     )
+    from envbench.environments.replay import Mismatch, Replay, verify_replay
     from envbench.environments.rollout import Rollout
     from envbench.environments.running import Rollouts, run_tasks
     from envbench.environments.runtimes import Call, LocalRuntime, Runtime, SubprocessRuntime
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 _FILES = {
     "actions": ("ActionSpace", "ToolCall", "ToolSpec"),
     "environment": ("Environment",),
+    "fingerprint": ("Fingerprint",),
     "models": ("Observation", "ObservationSpace", "State"),
     "policies": ("CallablePolicy", "Policy", "ScriptExhausted", "ScriptedPolicy"),
+    "replay": ("Mismatch", "Replay", "verify_replay"),
     "rollout": ("Rollout",),
     "running": ("Rollouts", "run_tasks"),
     "runtimes": ("Call", "LocalRuntime", "Runtime", "SubprocessRuntime"),
@@ -52,11 +56,14 @@ __all__ = [
     "Call",
     "CallablePolicy",
     "Environment",
+    "Fingerprint",
     "LocalRuntime",
+    "Mismatch",
     "Observation",
     "ObservationSpace",
     "Outcome",
     "Policy",
+    "Replay",
     "Rollout",
     "Rollouts",
     "Runtime",
@@ -79,6 +86,7 @@ __all__ = [
     "run_tasks",
     "scorer",
     "tool",
+    "verify_replay",
 ]
 
 

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envbench.capture import Provenance, capture_episodes, observe, sink
+from envbench.capture import Provenance, capture_episodes, observe, recorder, sink
 from envbench.evidence import EpisodeEvidence
 from envbench.evidence.tagged import decode
 from envbench.store.errors import StoreError
@@ -90,6 +90,47 @@ def test_the_exact_values_are_beside_the_published_ones(scripted: Scripted, path
     assert (kept["x"], type(kept["x"])) == (np.float32(0.1), np.float32)
     assert kept["y"].tolist() == [0, 1]
     assert kept["when"] == datetime.date(2026, 1, 2)
+
+
+def test_an_episode_has_what_its_reset_returned_and_who_ran_it(
+    scripted: Scripted, path: Path
+) -> None:
+    env = scripted(END, reset=(7, {"level": np.int64(2), "map": np.arange(2_000)}))
+    _, episode = loop(env, path, 0, provenance=Provenance(agent_id="a-1", labels={"team": "x"}))
+    assert episode["values"]["observation"] == [7]
+    info = decode(episode["values"]["info"])
+    assert (info["level"], info["map"].tolist()) == (2, list(range(2_000)))
+    assert (episode["provenance"]["agent_id"], episode["provenance"]["labels"]) == (
+        *("a-1", {"team": "x"}),
+    )
+
+
+def test_a_long_episode_has_its_reset_too(
+    scripted: Scripted, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "PART_STEPS", 64)
+    image = np.arange(2_000, dtype=np.uint8)
+    env = scripted(*[(1, 0.0, False, False, {})] * 300, END, reset=(7, {"map": image}))
+    *steps, episode = loop(env, path, *[0] * 301)
+    assert [step["step_index"] for step in steps] == list(range(301))
+    assert decode(episode["values"]["info"])["map"].tolist() == image.tolist()
+
+
+def test_a_reset_that_failed_returned_nothing(scripted: Scripted, path: Path) -> None:
+    wrapped = capture_episodes(scripted(reset=OSError("no")), exporter=path)
+    with pytest.raises(OSError, match="no"):
+        wrapped.reset()
+    wrapped.close()
+    (episode,) = records(path)
+    assert (episode["values"], episode["ending"]) == (None, "error")
+
+
+def test_a_large_array_in_an_error_stands_in_the_line(scripted: Scripted, path: Path) -> None:
+    large = np.arange(2_000)
+    step, episode = loop(scripted((1, large, True, False, {})), path, 0)
+    for error in (step["error"], episode["errors"][0]):
+        assert error["field"] == "reward"
+        assert decode(error["value"]).tolist() == large.tolist()
 
 
 @pytest.mark.parametrize(
@@ -290,3 +331,16 @@ def test_a_file_that_cannot_be_opened_is_said_when_wrapping(
     for name in ("folder.jsonl", "missing/e.jsonl"):
         with pytest.raises(StoreError, match=r"\.jsonl cannot be opened for writing"):
             capture_episodes(scripted(END), exporter=tmp_path / name)
+
+
+def test_a_large_array_in_an_error_of_an_earlier_part(
+    scripted: Scripted, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "PART_STEPS", 64)
+    large = np.arange(2_000)
+    env = scripted((1, large, False, False, {}), *[(1, 0.0, False, False, {})] * 300)
+    first, *_, episode = loop(env, path, *[0] * 301)
+    assert decode(first["error"]["value"]).tolist() == large.tolist()
+    (error,) = episode["errors"]  # names the array, which stands in the record of its step
+    assert error["value"]["sha256"] == first["error"]["value"]["sha256"]
+    assert (error["step"], "zlib" in error["value"]) == (1, False)
