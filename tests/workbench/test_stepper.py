@@ -84,6 +84,7 @@ def test_keys_move_through_the_episode(open_episode):
 def test_keys_that_mean_nothing_do_nothing(open_episode):
     view = open_episode(scripted([{"n": i} for i in range(4)]))
     view.press("ArrowRight")
+    view.root.locator("[role=status]", has_text="Step 1").wait_for(state="attached")
     before = view.root.locator(".app").inner_html()
     view.press("x", "d", "a", "Enter", "Delete", "Control+ArrowRight", "Alt+ArrowRight", "z")
     assert view.step == 1
