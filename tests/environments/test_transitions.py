@@ -211,7 +211,7 @@ SPACES: list[tuple[spaces.Space[Any], Callable[[int], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("space", "show"), SPACES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("space", "show"), SPACES, ids=[str(space)[:30] for space, _ in SPACES])
 def test_every_space_comes_back_as_it_was(
     tmp_path: Path, space: spaces.Space[Any], show: Callable[[int], Any]
 ) -> None:
