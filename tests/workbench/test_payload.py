@@ -145,9 +145,13 @@ def test_an_excerpt_holds_what_was_found_and_says_what_it_leaves_out(monkeypatch
     held = head["chunks"]
     assert len(payload.text) < 10_000
     assert 0 < len(held) < head["n_chunks"] == payload.n_chunks == 63
-    assert {0, 1_000 // 32, 1_003 // 32, 2_000 // 32} <= set(held)
-    for chunk in content["chunks"]:
-        assert chunk["state"] == states[chunk["first"]]
+    told = {0, 1_000 // 32, 1_003 // 32, 2_000 // 32}
+    assert told <= set(held)
+    for index, chunk in zip(held, content["chunks"], strict=True):
+        # the last one to fit may do so without its state; how long steps took decides
+        if index in told or "state" in chunk:
+            assert chunk["state"] == states[chunk["first"]]
+    assert sum("state" not in chunk for chunk in content["chunks"]) <= 1
 
 
 def test_any_chunk_can_be_asked_for(monkeypatch):
