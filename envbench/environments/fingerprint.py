@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType
 from typing import Any, Self
 
-from envbench.environments.following import Follower, own_members, pieces
+from envbench.environments.following import Follower
+from envbench.environments.members import own_members, pieces
 from envbench.environments.packages import Homes
 from envbench.evidence.portable import Json, canonical
 from envbench.evidence.tagged import type_name
