@@ -7,24 +7,20 @@ through all of them, a capture that is still running is followed, and a row open
 
 from __future__ import annotations
 
-import json
 import threading
-import uuid
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
 from envbench.store import StoreError, connect
 from envbench.workbench.browsing import COLUMNS, ROWS, Listing, Query, choices, listing
+from envbench.workbench.live_view import LiveView, module_of
 from envbench.workbench.markup import attribute, counted, fragment, pill, text
-from envbench.workbench.page import script_text as stepper_script
-from envbench.workbench.page import style_text as stepper_style
-from envbench.workbench.payload import Payload, payloads
+from envbench.workbench.payload import payloads
 
 if TYPE_CHECKING:
     import os
@@ -60,17 +56,7 @@ def _static(name: str) -> str:
     return resources.files("envbench.workbench").joinpath(f"static/{name}").read_text("utf-8")
 
 
-def _module() -> str:
-    """Both scripts as one module: what they are on a page, and the export of the widget."""
-    stepper = 'globalThis["envbench.stepper/1"]'
-    return (
-        f"{stepper_script()}\n{stepper}.css ||= {json.dumps(stepper_style())};\n"
-        f"{_static('browser.js')}\n"
-        'export default globalThis["envbench.browser/1"].widget;\n'
-    )
-
-
-class EvidenceBrowser(anywidget.AnyWidget):
+class EvidenceBrowser(LiveView):
     """Lists the episodes of a store, and opens one in a stepper, or two side by side.
 
     Args:
@@ -94,12 +80,12 @@ class EvidenceBrowser(anywidget.AnyWidget):
         >>> browser.episodes  # those that are open  # doctest: +SKIP
     """
 
-    _esm = _module()
+    kind = "a browser"
+    _esm = module_of("envbench.browser/1", "browser.js")
     _follower: _Follower | None = None
 
     query = traitlets.Dict(Query().to_dict()).tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    view_id = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
@@ -114,10 +100,8 @@ class EvidenceBrowser(anywidget.AnyWidget):
             raise TypeError(f"page_size must be a positive integer, not {page_size!r}")
         self._store = store if isinstance(store, Store) else connect(store, read_only=True)
         self._page_size = page_size
-        self._opened: tuple[Payload, ...] = ()
         self._follower = _Follower(self) if follow else None
-        super().__init__(view_id=uuid.uuid4().hex)
-        self.on_msg(self._answer)
+        super().__init__()
 
     @property
     def listing(self) -> Listing:
@@ -149,10 +133,6 @@ class EvidenceBrowser(anywidget.AnyWidget):
         """Send the page that is shown to its views once more."""
         self.send({"listing": self._shown()})
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        """The static table alone, for the reasons in `envbench.workbench.stepper`."""
-        return {"text/html": self.html, "text/plain": repr(self)}, {}
-
     def __repr__(self) -> str:
         # the name alone: a saved notebook goes to others, who need no path of this machine
         path = self._store.path
@@ -181,34 +161,18 @@ class EvidenceBrowser(anywidget.AnyWidget):
             "choices": choices(self._store),
         }
 
-    def _answer(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
-        answer: dict[str, Any] = {"id": message.get("id")}
-        try:
-            content = self._content(message, answer)
-        except Exception as error:  # the view says what went wrong, where the user looks
-            self.send(answer | {"error": f"{type(error).__name__}: {error}"})
-        else:
-            self.send(answer, [] if content is None else [content])
-
-    def _content(self, message: Mapping[str, Any], answer: dict[str, Any]) -> bytes | None:
-        """Fill the answer to a message of a view; the bytes that go with it, if any."""
-        what = message["what"]
+    def answer(self, what: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The page of episodes, or the packed texts of those to open."""
         if what == "list":
             if self._follower is not None:
                 self._follower.start()  # before it is looked at: what comes in between is new
-            answer["listing"] = self._shown()
-        elif what == "open":
+            return {"listing": self._shown()}
+        if what == "open":
             ids = [str(episode_id) for episode_id in message["ids"]][:2]
-            self._opened = payloads(*(self._store.episode(episode_id) for episode_id in ids))
+            self.payloads = payloads(*(self._store.episode(episode_id) for episode_id in ids))
             self.selected = ids
-            answer["texts"] = [payload.text for payload in self._opened]
-        elif what == "chunk":
-            return self._opened[int(message["side"])].chunk(int(message["name"]))
-        elif what == "frame":
-            return self._opened[int(message["side"])].frame(str(message["name"]))
-        else:
-            raise ValueError(f"a browser does not know {what!r}")
-        return None
+            return {"texts": [payload.text for payload in self.payloads]}
+        return super().answer(what, message)
 
 
 class _Follower:

@@ -1,45 +1,27 @@
 """`ComparisonView`: a comparison with a live link to Python, which opens any pair of it.
 
-What a notebook keeps is the static page; where a kernel runs, the widget finds that page and binds
-to it, for the reasons in `envbench.workbench.stepper`.
+What a notebook keeps is the static page, to which the widget binds: `envbench.workbench.live_view`.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
 from envbench.comparison import Comparison, Pair
 from envbench.workbench.comparison_view import fragment_of, refuse_limit
 from envbench.workbench.flipped_pairs import LIMIT, open_pair
-from envbench.workbench.page import script_text, style_text
+from envbench.workbench.live_view import LiveView, module_of
 from envbench.workbench.payload import LIMIT as PAIR_LIMIT
-from envbench.workbench.payload import Payload
 
 if TYPE_CHECKING:
     from envbench.evidence.episode import EpisodeEvidence
     from envbench.store import Store
 
 
-@cache
-def _module() -> str:
-    """The scripts of steppers and of comparisons as one module, and the export of the widget."""
-    stepper = 'globalThis["envbench.stepper/1"]'
-    here = resources.files("envbench.workbench").joinpath("static/comparison.js").read_text("utf-8")
-    return (
-        f"{script_text()}\n{stepper}.css ||= {json.dumps(style_text())};\n{here}\n"
-        'export default globalThis["envbench.comparison/1"].widget;\n'
-    )
-
-
-class ComparisonView(anywidget.AnyWidget):
+class ComparisonView(LiveView):
     """A comparison whose cells and names open the two episodes of a pair side by side.
 
     What a notebook keeps of it is the static page of `comparison_html`, in which the pairs that
@@ -63,10 +45,10 @@ class ComparisonView(anywidget.AnyWidget):
         >>> view.episodes  # the pair that was opened last  # doctest: +SKIP
     """
 
-    _esm = _module()
+    kind = "a comparison"
+    _esm = module_of("envbench.comparison/1", "comparison.js")
 
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    view_id = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self, comparison: Comparison, store: Store | None = None, *, limit: int = LIMIT
@@ -81,15 +63,13 @@ class ComparisonView(anywidget.AnyWidget):
         self._comparison = comparison
         self._store = store
         self._limit = limit
-        self._opened: tuple[Payload, ...] = ()
         self._pairs = {
             episode_id: pair
             for pair in comparison.pairs
             for episode_id in (pair.baseline, pair.candidate)
             if episode_id is not None
         }
-        super().__init__(view_id=uuid.uuid4().hex)
-        self.on_msg(self._answer)
+        super().__init__()
 
     @property
     def html(self) -> str:
@@ -105,39 +85,19 @@ class ComparisonView(anywidget.AnyWidget):
             return []
         return [self._store.episode(episode_id) for episode_id in self.selected]
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        """The static page alone, for the reasons in `envbench.workbench.stepper`."""
-        return {"text/html": self.html, "text/plain": repr(self)}, {}
-
     def __repr__(self) -> str:
         names = self._comparison.candidate_name, self._comparison.baseline_name
         return f"<ComparisonView of {names[0]} against {names[1]}>"
 
-    def _answer(self, _: Any, message: Mapping[str, Any], buffers: Any) -> None:
-        answer: dict[str, Any] = {"id": message.get("id")}
-        try:
-            content = self._content(message, answer)
-        except Exception as error:  # the view says what went wrong, where the user looks
-            self.send(answer | {"error": f"{type(error).__name__}: {error}"})
-        else:
-            self.send(answer, [] if content is None else [content])
-
-    def _content(self, message: Mapping[str, Any], answer: dict[str, Any]) -> bytes | None:
-        """Fill the answer to a message of a view; the bytes that go with it, if any."""
-        what = message["what"]
-        if what in ("select", "open"):
-            pair = self._pairs[str(message["episode"])]
-            if what == "open":
-                answer |= self._open(pair, message)
-            ids = dict.fromkeys(i for i in (pair.baseline, pair.candidate) if i is not None)
-            self.selected = list(ids)
-        elif what == "chunk":
-            return self._opened[int(message["side"])].chunk(int(message["name"]))
-        elif what == "frame":
-            return self._opened[int(message["side"])].frame(str(message["name"]))
-        else:
-            raise ValueError(f"a comparison does not know {what!r}")
-        return None
+    def answer(self, what: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What is shown of a pair that was selected, or is to be opened."""
+        if what not in ("select", "open"):
+            return super().answer(what, message)
+        pair = self._pairs[str(message["episode"])]
+        shown = self._open(pair, message) if what == "open" else {}
+        ids = dict.fromkeys(i for i in (pair.baseline, pair.candidate) if i is not None)
+        self.selected = list(ids)
+        return shown
 
     def _open(self, pair: Pair, message: Mapping[str, Any]) -> dict[str, Any]:
         if self._store is None:
@@ -146,7 +106,7 @@ class ComparisonView(anywidget.AnyWidget):
         opened = open_pair(self._store, pair, checks, PAIR_LIMIT)
         if opened is None:
             raise ValueError(f"the episodes of {pair.case_id} are not in {self._store!r}")
-        self._opened = opened.payloads
+        self.payloads = opened.payloads
         step = int(message.get("step", 0))
         if "check" in message:
             step = opened.steps[checks[int(message["check"])].name].step

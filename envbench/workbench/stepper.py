@@ -1,21 +1,14 @@
-"""`EpisodeStepper`: the stepper with a live link to Python.
-
-What a notebook keeps of it is the static page of the episode, which steps without a kernel. The
-widget has no view of its own there: where a kernel runs, its model finds the page and binds to it.
-A view that belongs to a widget would be a "model not found" when the notebook is opened again.
-"""
+"""`EpisodeStepper`: the stepper with a live link to Python; see `envbench.workbench.live_view`."""
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
-from envbench.workbench.page import fragment_of, script_text, style_text
+from envbench.workbench.live_view import LiveView, module_of
+from envbench.workbench.page import fragment_of
 from envbench.workbench.payload import LIMIT, payloads
 
 if TYPE_CHECKING:
@@ -24,16 +17,7 @@ if TYPE_CHECKING:
     from envbench.evidence.episode import EpisodeEvidence
 
 
-def _module() -> str:
-    """The script as a module: what it is on a page, its style, and the export of the widget."""
-    here = 'globalThis["envbench.stepper/1"]'
-    return (
-        f"{script_text()}\n{here}.css ||= {json.dumps(style_text())};\n"
-        f"export default {here}.widget;\n"
-    )
-
-
-class EpisodeStepper(anywidget.AnyWidget):
+class EpisodeStepper(LiveView):
     """Steps through an episode, or two side by side; Python follows, and leads.
 
     An episode that was read from a store shows its saved findings and the latest result of each
@@ -62,12 +46,12 @@ class EpisodeStepper(anywidget.AnyWidget):
         >>> stepper.step = 12  # doctest: +SKIP
     """
 
-    _esm = _module()
+    kind = "a stepper"
+    _esm = module_of("envbench.stepper/1")
 
     step = traitlets.Int(0).tag(sync=True)
     episode_id = traitlets.Unicode("").tag(sync=True)
     selected_path = traitlets.Unicode(None, allow_none=True).tag(sync=True)
-    view_id = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
@@ -78,41 +62,25 @@ class EpisodeStepper(anywidget.AnyWidget):
         report: Report | None = None,
         limit: int = LIMIT,
     ) -> None:
-        self._payloads = payloads(episode, other, rules=rules, report=report, limit=limit)
-        super().__init__(episode_id=episode.episode_id, view_id=uuid.uuid4().hex)
-        self.on_msg(self._answer)
+        found = payloads(episode, other, rules=rules, report=report, limit=limit)
+        super().__init__(payloads=found, episode_id=episode.episode_id)
 
     @property
     def html(self) -> str:
         """What a notebook keeps: the static page of the episode."""
-        return fragment_of(self._payloads, view=self.view_id)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        """The static page alone; see the module for why there is no view of the widget."""
-        return {"text/html": self.html, "text/plain": repr(self)}, {}
+        return fragment_of(self.payloads, view=self.view_id)
 
     def __repr__(self) -> str:
-        names = " beside ".join(each.episode.episode_id for each in self._payloads)
+        names = " beside ".join(each.episode.episode_id for each in self.payloads)
         return f"<EpisodeStepper of {names}, at {self.step}>"
 
     @traitlets.validate("step")
     def _bounded(self, proposal: Any) -> int:
-        last = max(each.n_moments for each in self._payloads) - 1
+        last = max(each.n_moments for each in self.payloads) - 1
         return max(0, min(last, int(proposal["value"])))
 
-    def _answer(self, _: Any, message: dict[str, Any], buffers: Any) -> None:
-        """Send what a view asks for: the packed text, a chunk or a frame."""
-        answer: dict[str, Any] = {"id": message.get("id")}
-        try:
-            if message["what"] == "texts":
-                self.send(answer | {"texts": [each.text for each in self._payloads]})
-                return
-            payload = self._payloads[int(message["side"])]
-            if message["what"] == "chunk":
-                content = payload.chunk(int(message["name"]))
-            else:
-                content = payload.frame(str(message["name"]))
-        except Exception as error:  # the view says what went wrong, where the user looks
-            self.send(answer | {"error": f"{type(error).__name__}: {error}"})
-        else:
-            self.send(answer, [content])
+    def answer(self, what: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The packed texts, for a view of the widget's own."""
+        if what == "texts":
+            return {"texts": [each.text for each in self.payloads]}
+        return super().answer(what, message)

@@ -22,7 +22,6 @@ const VERDICTS = [
   ["unjudged", "not judged"],
   ["forbidden", "forbidden changes"],
 ];
-const MIME = "application/vnd.envbench.episode+gzip";
 
 function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -246,9 +245,9 @@ class Browser {
 
   async open(id) {
     if (!this.model) {
-      const stepper = stepperOf(id);
-      stepper?.scrollIntoView({ block: "start" });
-      stepper?.shadowRoot?.querySelector(".app")?.focus({ preventScroll: true });
+      const there = stepperOf(id);
+      there?.scrollIntoView({ block: "start" });
+      there?.shadowRoot?.querySelector(".app")?.focus({ preventScroll: true });
       return;
     }
     if (this.sideBySide.getAttribute("aria-pressed") === "true") {
@@ -262,32 +261,13 @@ class Browser {
     this.say("Opening…");
     try {
       const { texts } = await this.request({ what: "open", ids });
-      this.stepper(texts);
+      await stepper().show(this.pane, texts, this.request);
       this.say("");
     } catch (error) {
       this.say(error.message);
     }
     this.sideBySide.setAttribute("aria-pressed", "false");
     this.mark();
-  }
-
-  stepper(texts) {
-    const root = h("div", { class: "envbench-stepper", "data-lm-suppress-shortcuts": "true", "data-step": "0" });
-    for (const text of texts) {
-      const packed = h("script", { type: MIME });
-      packed.textContent = text;
-      root.append(packed);
-    }
-    root.append(h("span", { "data-envbench-end": "", hidden: "" }));
-    this.pane.replaceChildren(root);
-    const stepper = globalThis["envbench.stepper/1"];
-    stepper.mountAll();
-    const link = () => {
-      const app = [...stepper.apps].find((each) => each.host === root);
-      if (!app) return root.isConnected && setTimeout(link, 20);
-      app.episodes.forEach((episode, side) => (episode.link = async (what, name) => (await this.request({ what, name, side })).content));
-    };
-    link();
   }
 
   mark() {
@@ -297,7 +277,7 @@ class Browser {
   bind(model) {
     if (this.model === model) return;
     this.model = model;
-    this.request = requester(model);
+    this.request = stepper().requester(model);
     this.query = { ...model.get("query") };
     this.search.value = this.query.text;
     this.sideBySide.hidden = false;
@@ -325,6 +305,11 @@ class Browser {
   }
 }
 
+/** The script of steppers, which a live view brings along. */
+function stepper() {
+  return globalThis["envbench.stepper/1"];
+}
+
 function stepperOf(id) {
   return document.querySelector(`.envbench-stepper[data-episode="${CSS.escape(id)}"]`);
 }
@@ -332,26 +317,6 @@ function stepperOf(id) {
 /** Text of an option, where no markup can show what is unseen. */
 function visible(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}]/gu, (c) => "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
-}
-
-function requester(model) {
-  const waiting = new Map();
-  let n = 0;
-  model.on("msg:custom", (message, buffers) => {
-    const done = waiting.get(message.id);
-    if (!done) return;
-    waiting.delete(message.id);
-    if (message.error) return done.reject(new Error(message.error));
-    const [buffer] = buffers ?? [];
-    done.resolve({ ...message, content: buffer && new Uint8Array(buffer.buffer || buffer, buffer.byteOffset || 0, buffer.byteLength) });
-  });
-  return (question) =>
-    new Promise((resolve, reject) => {
-      const id = String(Math.random()) + n++;
-      waiting.set(id, { resolve, reject });
-      setTimeout(() => waiting.delete(id) && reject(new Error("The kernel does not answer: it is busy, or gone.")), 60000);
-      model.send({ ...question, id });
-    });
 }
 
 const browsers = new Set();

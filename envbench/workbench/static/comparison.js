@@ -10,14 +10,14 @@
 const KEY = "envbench.comparison/1";
 if (globalThis[KEY]) return;
 
-const MIME = "application/vnd.envbench.episode+gzip";
+const stepper = globalThis["envbench.stepper/1"]; // it comes before this in the module
 
 /** A comparison in a page, bound to its model. */
 class Comparison {
   constructor(root, model) {
     this.root = root;
     this.model = model;
-    this.request = requester(model);
+    this.request = stepper.requester(model);
     this.pane = root.querySelector(".envbench-comparison-live");
     this.said = root.querySelector("[role=status]");
     this.clicked = (event) => this.click(event);
@@ -45,60 +45,14 @@ class Comparison {
     this.said.textContent = "Opening…";
     try {
       const { texts, step, name } = await this.request({ what: "open", ...place });
-      this.show(texts, step);
+      const app = await stepper.show(this.pane, texts, this.request, step);
+      app?.host.scrollIntoView({ block: "nearest" });
+      app?.focus();
       this.said.textContent = name;
     } catch (error) {
       this.said.textContent = error.message;
     }
   }
-
-  show(texts, step) {
-    const root = element("div", { class: "envbench-stepper", "data-lm-suppress-shortcuts": "true", "data-step": String(step) });
-    for (const text of texts) {
-      const packed = element("script", { type: MIME });
-      packed.textContent = text;
-      root.append(packed);
-    }
-    root.append(element("span", { "data-envbench-end": "", hidden: "" }));
-    this.pane.replaceChildren(root);
-    const stepper = globalThis["envbench.stepper/1"];
-    stepper.mountAll();
-    const link = () => {
-      const app = [...stepper.apps].find((each) => each.host === root);
-      if (!app) return root.isConnected && setTimeout(link, 20);
-      app.episodes.forEach((episode, side) => (episode.link = async (what, name) => (await this.request({ what, name, side })).content));
-      root.scrollIntoView({ block: "nearest" });
-      app.focus();
-    };
-    link();
-  }
-}
-
-function element(name, attributes) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-/** Ask the model, and wait for its answer. */
-function requester(model) {
-  const waiting = new Map();
-  let n = 0;
-  model.on("msg:custom", (message, buffers) => {
-    const done = waiting.get(message.id);
-    if (!done) return;
-    waiting.delete(message.id);
-    if (message.error) return done.reject(new Error(message.error));
-    const [buffer] = buffers ?? [];
-    done.resolve({ ...message, content: buffer && new Uint8Array(buffer.buffer || buffer, buffer.byteOffset || 0, buffer.byteLength) });
-  });
-  return (question) =>
-    new Promise((resolve, reject) => {
-      const id = `${Math.random()}.${n++}`;
-      waiting.set(id, { resolve, reject });
-      setTimeout(() => waiting.delete(id) && reject(new Error("The kernel does not answer: it is busy, or gone.")), 60000);
-      model.send({ ...question, id });
-    });
 }
 
 const models = new Map();

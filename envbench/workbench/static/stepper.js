@@ -2838,8 +2838,7 @@ function mountAll() {
 function bind(app, model) {
   if (app.model === model) return;
   app.model = model;
-  const ask = requester(model);
-  app.episodes.forEach((episode, side) => (episode.link = (what, name) => ask({ what, name, side })));
+  link(app, requester(model));
   app.said.hidden = !app.episodes.some((episode) => episode.head.redacted);
   let last = null;
   let timer;
@@ -2870,6 +2869,12 @@ function bind(app, model) {
   receive();
 }
 
+/** Let episodes ask for what the page does not hold. */
+function link(app, ask) {
+  app.episodes.forEach((episode, side) => (episode.link = async (what, name) => (await ask({ what, name, side })).content));
+}
+
+/** Ask a model in Python, and wait for its answer; bytes that go with it are its `content`. */
 function requester(model) {
   const waiting = new Map();
   let n = 0;
@@ -2877,16 +2882,26 @@ function requester(model) {
     const done = waiting.get(message.id);
     if (!done) return;
     waiting.delete(message.id);
-    if (message.error) done.reject(new Error(message.error));
-    else done.resolve(message.texts || new Uint8Array(buffers[0].buffer || buffers[0], buffers[0].byteOffset || 0, buffers[0].byteLength));
+    if (message.error) return done.reject(new Error(message.error));
+    const [buffer] = buffers ?? [];
+    done.resolve({ ...message, content: buffer && new Uint8Array(buffer.buffer || buffer, buffer.byteOffset || 0, buffer.byteLength) });
   });
   return (question) =>
     new Promise((resolve, reject) => {
-      const id = String(Math.random()) + n++;
+      const id = `${Math.random()}.${n++}`;
       waiting.set(id, { resolve, reject });
-      setTimeout(() => waiting.delete(id) && reject(new Error("the kernel does not answer")), 20000);
+      setTimeout(() => waiting.delete(id) && reject(new Error("The kernel does not answer: it is busy, or gone.")), 60000);
       model.send({ ...question, id });
     });
+}
+
+/** Show packed episodes in an element of a live view, which answers what they ask for. */
+async function show(pane, texts, ask, step = 0) {
+  const root = h("div", { class: "envbench-stepper", "data-lm-suppress-shortcuts": "true", "data-step": String(step), "data-mounted": "" });
+  pane.replaceChildren(root);
+  const app = await mount(root, texts);
+  if (app) link(app, ask);
+  return app;
 }
 
 const widget = {
@@ -2902,12 +2917,12 @@ const widget = {
   async render({ model, el }) {
     const root = h("div", { class: "envbench-stepper", "data-lm-suppress-shortcuts": "true", "data-step": String(model.get("step")), "data-view": model.get("view_id"), "data-mounted": "" });
     el.append(root);
-    const texts = await requester(model)({ what: "texts" });
+    const { texts } = await requester(model)({ what: "texts" });
     await mount(root, texts);
   },
 };
 
-const api = { mountAll, widget, css: null, apps };
+const api = { mountAll, widget, css: null, apps, requester, show };
 globalThis[KEY] = api;
 mountAll();
 if (document.readyState === "loading") {
