@@ -149,3 +149,20 @@ class View:
             [" ".join(text.split()) for text in row.locator(".cell").all_inner_texts()]
             for row in self.root.locator(".line.row").all()
         ]
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A JupyterLab that serves an empty folder; see `lab.Lab`."""
+    from .lab import server
+
+    with server(tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("settings")) as started:
+        yield started
+
+
+@pytest.fixture(name="lab_page")
+def lab_page_fixture(new_page: Callable[..., Any]) -> Any:
+    """A page that reaches the JupyterLab of this machine, and nothing else."""
+    page = new_page(width=1_400, height=900, allowed=r"^(https?|ws)://127\.0\.0\.1|^(data|blob):")
+    page.set_default_timeout(60_000)
+    return page

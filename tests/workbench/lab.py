@@ -96,6 +96,13 @@ class Notebook:
         self.ready()
         return str(cell.locator(".jp-OutputArea").first.inner_text()).strip()
 
+    def run_until(self, code: str, printed: str) -> str:
+        """Run code until it prints this: a view tells Python when the stepping pauses."""
+        for _ in range(10):
+            if (found := self.run(code)) == printed:
+                break
+        return found
+
     def save(self) -> None:
         """Save the notebook to its file."""
         self.command("docmanager:save")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .lab import Lab, server
+from .lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,17 +25,10 @@ browser
 """
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder, settings = tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("settings")
-    with server(folder, settings) as running:
-        yield running
-
-
 @pytest.mark.slow
-def test_it_follows_filters_and_opens(lab: Lab, new_page: Callable[..., Any]) -> None:
+def test_it_follows_filters_and_opens(lab: Lab, lab_page: Any) -> None:
+    page = lab_page
     lab.write("browser.ipynb", SETUP)
-    page = new_page(allowed=r"^(http://127\.0\.0\.1|ws://127\.0\.0\.1|file|data|blob):?")
     notebook = lab.open(page, "browser.ipynb")
     notebook.run_all()
     page.wait_for_selector(".envbench-browser tbody button")

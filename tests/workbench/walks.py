@@ -51,7 +51,7 @@ class WalkEnv(gymnasium.Env[int, int]):
         return 0, reward, done == "terminated", done == "truncated", {}
 
 
-def record(store: Store, walk: Walk) -> EpisodeEvidence:
+def record(store: Store, walk: Walk, *, repeat: int = 0) -> EpisodeEvidence:
     """Record one walk into a store."""
 
     def interact(env: Any, observation: Any, info: Any) -> str:
@@ -70,7 +70,9 @@ def record(store: Store, walk: Walk) -> EpisodeEvidence:
         seed=walk.seed,
         max_steps=10_000,
         store=store,
-        provenance=Provenance(environment_version=walk.version, agent_id=walk.agent_id),
+        provenance=Provenance(
+            environment_version=walk.version, agent_id=walk.agent_id, repeat=repeat
+        ),
     )
 
 
