@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ import gymnasium
 from envbench.capture.encoder import EpisodeEncoder, gather
 from envbench.capture.frames import FrameReader, NotRendered, frame_kind
 from envbench.capture.guard import check_exposed, guard
+from envbench.capture.own_state import OBSERVER_ID, UNSCORED, NotObserved, OwnState, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Audit, Header, Observe, RawPart, Recorder, hold
 from envbench.capture.sink import (
@@ -39,9 +41,9 @@ def capture_episode(
     interact: Interact,
     *,
     case: EvalCase,
-    environment_id: str,
-    observer_id: str,
-    observe: Observe,
+    environment_id: str | None = None,
+    observer_id: str | None = None,
+    observe: Observe | None = None,
     seed: int,
     max_steps: int,
     options: dict[str, Any] | None = None,
@@ -67,6 +69,9 @@ def capture_episode(
         environment_id: names environment and version.
         observer_id: names the observer and its version.
         observe: reads the state of the world as a dict, independently of what the agent is told.
+            It may be left out, and these names with it, when the factory makes an
+            `envbench.environments.Environment`, also under wrappers: then its snapshot is the
+            state, and its name, version and fingerprint are kept, as those of a rollout are.
         seed: given to `reset`.
         max_steps: attempted steps that are let through; more are refused.
         options: given to `reset`.
@@ -87,16 +92,24 @@ def capture_episode(
         The evidence.
 
     Raises:
-        TypeError: when an argument is of the wrong type.
+        TypeError: when an argument is of the wrong type, or no observer is given for an environment
+            that does not tell its own state.
         ValueError: when an argument has no meaning.
         WriteFailed: when the store could not be written; its `episode` holds the evidence.
         KeyboardInterrupt: and whatever else is no Exception, after closing; what was seen until
             then is kept in the store as an interrupted episode.
     """
-    _require_callables(factory=factory, interact=interact, observe=observe)
+    _require_callables(factory=factory, interact=interact)
     if audit is not None:
         _require_callables(audit=audit)
     exposed = check_exposed(expose)
+    telling = None
+    if observe is None and observer_id is None:
+        telling = _Telling(row_keys=row_keys, audit=audit, is_named=environment_id is not None)
+        environment_id = _name_of(factory) if environment_id is None else environment_id
+        observer_id = OBSERVER_ID
+    else:
+        _require_callables(observe=observe)
     header = _header(case, environment_id, observer_id, seed, max_steps)
     if options is not None and not isinstance(options, dict):
         raise TypeError(f"options must be a dict or None, not {type(options).__name__}")
@@ -105,6 +118,8 @@ def capture_episode(
     header.row_keys = _row_keys(row_keys)
     header.audited = audit is not None
     run = Run(factory, interact, options, exposed, render=bool(render))
+    if telling is not None:
+        run = replace(run, made=telling.begin, conclude=telling.conclude)
     return record_episode(header, run, observe=observe, audit=audit, store=store)
 
 
@@ -118,6 +133,7 @@ class Run:
         options: given to `reset`.
         expose: names of attributes of the environment that the agent may use.
         render: keep frames.
+        made: called with the recorder and the environment when that was made.
         conclude: called with the recorder and the ending before the episode is sealed.
         swallowed: takes up the exceptions that are recorded and not raised.
     """
@@ -127,6 +143,7 @@ class Run:
     options: dict[str, Any] | None = None
     expose: tuple[str, ...] = ()
     render: bool = False
+    made: Callable[[Recorder, Any], None] | None = None
     conclude: Callable[[Recorder, str], None] | None = None
     swallowed: list[Exception] = field(default_factory=list)
 
@@ -135,7 +152,7 @@ def record_episode(
     header: Header,
     run: Run,
     *,
-    observe: Observe,
+    observe: Observe | None,
     audit: Audit | None = None,
     store: Target | None = None,
 ) -> EpisodeEvidence:
@@ -147,7 +164,7 @@ def record_episode(
     keeping.watch(recorder)
     try:
         _run(recorder, run)
-    except NotRendered:
+    except _REFUSED:
         keeping.forget(recorder)
         raise
     except BaseException as error:
@@ -162,8 +179,12 @@ def record_episode(
     return keeping.episode()
 
 
+_REFUSED = (NotObserved, NotRendered)
+"""What shows only when the environment is made, and leaves no episode."""
+
+
 def _header(
-    case: EvalCase, environment_id: str, observer_id: str, seed: int, max_steps: int
+    case: EvalCase, environment_id: Any, observer_id: Any, seed: int, max_steps: int
 ) -> Header:
     if not isinstance(case, EvalCase):
         raise TypeError(f"case must be an EvalCase, not {type(case).__name__}")
@@ -202,6 +223,60 @@ def _row_keys(row_keys: Any) -> dict[str, Json] | None:
         require_name(f"row_keys[{path!r}]", key)
     canonical(dict(row_keys))
     return dict(row_keys)
+
+
+def _name_of(factory: Any) -> str:
+    """What an environment is called that nobody named, until it is made and tells its name."""
+    name = getattr(factory, "__qualname__", None) or type(factory).__qualname__
+    return f"{getattr(factory, '__module__', None) or type(factory).__module__}.{name}"
+
+
+class _Telling:
+    """Lets an environment tell its state and what it is, where the caller gave no observer.
+
+    Args:
+        row_keys: what the caller gave, which stands.
+        audit: likewise.
+        is_named: whether the caller named the environment.
+    """
+
+    def __init__(self, *, row_keys: Any, audit: Audit | None, is_named: bool) -> None:
+        self._row_keys = row_keys
+        self._audit = audit
+        self._is_named = is_named
+        self._own: OwnState | None = None
+
+    def begin(self, recorder: Recorder, env: Any) -> None:
+        """Take what the environment tells into the record.
+
+        Raises:
+            NotObserved: when it tells no state.
+        """
+        own = self._own = own_state(env)
+        if own is None:
+            raise NotObserved(
+                "observe is missing: pass observe=, observer_id= and environment_id=, because"
+                f" {type(env).__name__} does not tell its own state as an"
+                " envbench.environments.Environment does"
+            )
+        header = recorder.header
+        given = header.row_keys
+        if not self._is_named:
+            header.environment_id = own.environment_id
+        unknown = own.fill(header)
+        if self._row_keys is not None:
+            header.row_keys = given
+        if self._audit is not None:
+            header.audited = True
+        recorder.watch(own.observe, self._audit or partial(own.audit, header))
+        if unknown is not None:
+            recorder.issue(unknown)
+
+    def conclude(self, recorder: Recorder, ending: str) -> None:
+        """Say that an episode was not judged, when something outside the environment ended it."""
+        failed = ending in ("error", "interrupted")
+        if self._own is not None and not failed and self._own.is_unscored():
+            recorder.issue(UNSCORED)
 
 
 class _Keeping:
@@ -280,6 +355,11 @@ def _run(recorder: Recorder, run: Run) -> None:
     interruption: BaseException | None = None
     try:
         env = _make(recorder, run)
+        if env is not None and run.made is not None:
+            run.made(recorder, env)
+        if env is not None:
+            header = recorder.header
+            header.surroundings = Surroundings(env, header.environment_id)
         if env is not None and run.render:
             recorder.show(FrameReader(frame_kind(env), lambda: env.render()))
         if env is not None:
@@ -289,7 +369,7 @@ def _run(recorder: Recorder, run: Run) -> None:
     state, cleanup = UNSEEN, {"attempted": False, "completed": False, "error": None}
     if env is not None:
         try:
-            if not isinstance(interruption, NotRendered):
+            if not isinstance(interruption, _REFUSED):
                 state = recorder.see("observe_final")
         except BaseException as error:
             interruption = interruption or error
@@ -298,7 +378,7 @@ def _run(recorder: Recorder, run: Run) -> None:
                 _close(recorder, env, cleanup, run)
         except BaseException as error:
             interruption = interruption or error
-    if isinstance(interruption, NotRendered):
+    if isinstance(interruption, _REFUSED):
         raise interruption
     if interruption is not None:
         ending = "interrupted"
@@ -327,7 +407,6 @@ def _make(recorder: Recorder, run: Run) -> Any:
             raise
         run.swallowed.append(error)
         return None
-    recorder.header.surroundings = Surroundings(env, recorder.header.environment_id)
     return env
 
 

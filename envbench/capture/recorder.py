@@ -289,6 +289,10 @@ class Recorder:
         """Whether the environment has ended the episode."""
         return self.terminated or self.truncated
 
+    def watch(self, observe: Observe, audit: Audit | None) -> None:
+        """Read the state from now on; where the environment is what tells it."""
+        self._observe, self._audit, self._watched = observe, audit, True
+
     def show(self, frames: FrameReader) -> None:
         """Keep what the environment shows after its reset and after each step it takes."""
         self._frames, self._watched = frames, True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from functools import partial
 from typing import Any, NoReturn
 
 import gymnasium
@@ -12,11 +13,13 @@ from gymnasium.utils import RecordConstructorArgs
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
 from envbench.capture.loops import drop, end_of, seed_of, times
+from envbench.capture.own_state import UNSCORED, OwnState, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
-from envbench.capture.recorder import Header, Recorder, hold
+from envbench.capture.recorder import UNSEEN, Header, RawState, Recorder, hold
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
+from envbench.evidence.tagged import describe_error
 from envbench.store import Store
 
 
@@ -28,6 +31,11 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
     `close` as ``closed_early``, and a process that ends without `close` leaves it ``interrupted``.
     A step after the end passes through and is counted in an issue, not recorded.
 
+    An `envbench.environments.Environment`, also under other wrappers, is recorded as its rollouts
+    are: its snapshot is the state, its name and version are those of the evidence, with its
+    fingerprint, and the case is the task of the reset. A text as the last action is the policy's
+    answer, and the episode's ending ``policy_stop``.
+
     Args:
         env: the environment.
         exporter: where episodes are kept: a store, its path, or a ``.jsonl`` path; by default what
@@ -37,7 +45,8 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         capture_steps: keep every step; when false, one row an episode.
         max_obs_chars: cut the JSON of observations to this length, and mark what was cut.
         max_action_chars: likewise for actions.
-        case: what the episodes answer; by default a case named after the environment.
+        case: what the episodes answer; by default the environment's task where it tells one, else
+            a case named after the environment.
         provenance: agent, version and run.
         render: keep what the environment shows after each reset and step, see
             `EpisodeEvidence.frames`; it must be made with ``render_mode`` ``"rgb_array"`` or
@@ -94,7 +103,11 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             render=render,
         )
         gymnasium.Wrapper.__init__(self, env)
-        self._surroundings = Surroundings(env)
+        self._own = own_state(env)
+        named = None if self._own is None else self._own.environment_id
+        self._surroundings = Surroundings(env, named)
+        self._given_case = case
+        self._fingerprint: str | None = None
         self._case = case or EvalCase(
             self._surroundings.environment_id,
             case_id=self._surroundings.environment_id,
@@ -124,7 +137,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             WriteFailed: when episodes could not be written since this was last said.
         """
         sink = self._open_sink()
-        self._end("reset_early")
+        self._end("reset_early", self._see_last())
         sink.raise_failure()
         header = Header(
             case=self._case,
@@ -142,7 +155,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             max_obs_chars=self._limits["max_obs_chars"],
             max_action_chars=self._limits["max_action_chars"],
         )
-        recorder = sink.recorder(header)
+        recorder = self._recorder_of(header, sink)
         if self._frame_kind is not None:
             recorder.show(FrameReader(self._frame_kind, self.env.render))
         self._episodes[:] = [header.episode_id]
@@ -154,11 +167,14 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         try:
             result = recorder.reset(lambda: self.env.reset(seed=seed, options=options))
         except BaseException as error:
-            recorder.finish("error" if isinstance(error, Exception) else "interrupted")
+            ending = "error" if isinstance(error, Exception) else "interrupted"
+            recorder.finish(ending, state=recorder.see("observe_final"))
             if self._at_once:
                 sink.wait()
             raise
         self._surroundings = header.surroundings = self._surroundings.of(self.env)
+        if self._own is not None and self._given_case is None:
+            self._take_case(recorder, self._own)
         self._recorder = recorder
         return result  # type: ignore[no-any-return]
 
@@ -185,14 +201,16 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             WriteFailed: when episodes could not be written since this was last said; closing again
                 tries again.
         """
+        state = UNSEEN
         try:
+            state = self._see_last()
             super().close()
         finally:
             sink, self._sink = self._sink, None
             if sink is not None:
                 self._dropped.detach()
                 self._unkept = sink
-                self._end("closed_early", sink)
+                self._end("closed_early", state, sink)
                 self._recorder = None
                 release(sink)
                 self._unkept = None
@@ -234,14 +252,45 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             recorder.after_end += 1
         return self.env.step(action)
 
+    def _recorder_of(self, header: Header, sink: Sink) -> Recorder:
+        """The recorder of an episode; of an environment that tells its state, one that reads it."""
+        own = self._own
+        if own is None:
+            return sink.recorder(header)
+        unknown = own.fill(header)
+        if header.environment_fingerprint != self._fingerprint:  # a scorer was added since
+            self._fingerprint = header.environment_fingerprint
+            self._surroundings = header.surroundings = Surroundings(self.env, own.environment_id)
+        recorder = sink.recorder(header, own.observe, partial(own.audit, header))
+        if unknown is not None:
+            recorder.issue(unknown)
+        return recorder
+
+    def _take_case(self, recorder: Recorder, own: OwnState) -> None:
+        """Take the task that the reset chose for the case."""
+        try:
+            recorder.header.case = own.case()
+        except Exception as error:  # such as a task whose tags are none
+            recorder.issue(f"case: not taken: {type(error).__name__}: {describe_error(error)}")
+
     def _ended(self, recorder: Recorder) -> None:
         assert self._sink is not None
-        self._sink.settle_later(recorder, lambda: recorder.finish(end_of(recorder)))
+        state = recorder.see("observe_final")
+        if self._own is not None and self._own.is_unscored():
+            recorder.issue(UNSCORED)
+        self._sink.settle_later(recorder, lambda: recorder.finish(end_of(recorder), state=state))
         self._settling = recorder
         if self._at_once:
             self._sink.flush()
 
-    def _end(self, early: str, sink: Sink | None = None) -> None:
+    def _see_last(self) -> RawState:
+        """Read the last state of the episode that is open, if one is."""
+        recorder = self._recorder
+        if recorder is None or recorder is self._settling:
+            return UNSEEN
+        return recorder.see("observe_final")
+
+    def _end(self, early: str, state: RawState, sink: Sink | None = None) -> None:
         """Seal the episode that is open, if one is."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
@@ -249,9 +298,11 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         if recorder is self._settling:
             (sink or self._open_sink()).settle(recorder)
         elif recorder.ended:  # an interrupt came between the last step and its settling
-            recorder.finish(end_of(recorder))
+            recorder.finish(end_of(recorder), state=state)
+        elif recorder.failed:
+            recorder.finish("error", state=state)
         else:
-            recorder.finish("error" if recorder.failed else early)
+            recorder.finish(self._own.ending(early) if self._own else early, state=state)
         self._episodes.clear()
         if self._at_once:
             (sink or self._open_sink()).wait()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from envbench.capture.sink import Target
     from envbench.environments.fingerprint import Fingerprint
     from envbench.environments.rollout import Rollout
+    from envbench.evidence.case import EvalCase
 
 ObservationT = TypeVar("ObservationT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
@@ -414,6 +415,12 @@ class Environment(gymnasium.Env[ObservationT, Any], Generic[ObservationT, StateT
     def describe_portable(self) -> Json:
         """What evidence records of the environment beside its name: the fingerprint by parts."""
         return {"fingerprint": self.fingerprint().to_dict()}
+
+    def describe_case(self) -> EvalCase:
+        """The case that this episode's task is, for evidence; of the answer key only a digest."""
+        from envbench.environments.rollout import case_of
+
+        return case_of(self.task)
 
     def observe_state(self) -> dict[str, Any]:
         """The snapshot for the recorder: the one taken in the step, or a fresh one after it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from envbench.capture.lifecycle import Run, record_episode
+from envbench.capture.own_state import OBSERVER_ID, OwnState
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import Header, Recorder, hold
 from envbench.capture.sink import Target
@@ -222,7 +223,7 @@ class _Rollout:
             case=case_of(job.task),
             surroundings=None,
             environment_id=job.environment_id,
-            observer_id="snapshot",
+            observer_id=OBSERVER_ID,
             provenance=with_run(job.provenance),
             seed=self._seed(),
             options=hold({"task": job.task}),
@@ -248,18 +249,11 @@ class _Rollout:
         env.expect_rollout()
         require_name("name", env.name)
         self.header.environment_id = env.name
-        self.header.row_keys = env.row_keys
         self.header.max_steps = None
         if env.max_turns is not None:
             self.header.max_steps = require_count("max_turns", env.max_turns, 1)
         self._say(environment_version=str(env.version))
-        try:
-            self.header.environment_fingerprint = env.fingerprint().digest
-        except Exception as error:  # such as a payload that cannot be had now
-            self.unknown = (
-                f"fingerprint: not taken: {type(error).__name__}: {describe_error(error)}"
-            )
-        self.header.audited = env.audit is not None
+        self.unknown = OwnState(env).fill(self.header)
         return env
 
     def observe(self) -> dict[str, Any]:
@@ -269,9 +263,7 @@ class _Rollout:
 
     def audit(self) -> list[dict[str, Any]]:
         """What the environment's authoritative history recorded, if it has one."""
-        if self.env is None or self.env.audit is None:
-            return []
-        return self.env.audit()
+        return [] if self.env is None else OwnState(self.env).audit(self.header)
 
     def interact(self, guarded: Any, observation: Any, info: dict[str, Any]) -> str | None:
         """Let the policy act until the episode ends."""

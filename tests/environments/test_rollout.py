@@ -266,6 +266,18 @@ def test_row_keys_and_an_audit_are_the_environment_s():
     assert Account().rollout(counting(), ScriptedPolicy(REDIRECTED)).episode.data["audit"] is None
 
 
+def test_an_audit_that_the_reset_makes_is_recorded():
+    class Account(Counter):
+        def setup(self, task: Any) -> None:
+            super().setup(task)
+            self.audit = lambda: [
+                {"table": "t", "op": "update", "key": 1, "before": {}, "after": {"n": 1}}
+            ]
+
+    episode = Account().rollout(counting(1), ScriptedPolicy([ADD])).episode
+    assert [event["step"] for event in episode.data["audit"]] == [0, 1, 2]
+
+
 def test_a_snapshot_that_fails_is_a_gap_and_the_rollout_goes_on():
     class Blind(Counter):
         def snapshot(self) -> dict[str, Any]:
