@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from envbench.environments.actions import ActionSpace, ToolCall, ToolSpec
+    from envbench.environments.chat_client import ChatClient, ChatFailed
+    from envbench.environments.chat_policy import ChatPolicy
     from envbench.environments.environment import Environment
     from envbench.environments.fingerprint import Fingerprint
     from envbench.environments.models import Observation, ObservationSpace, State
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 _FILES = {
     "actions": ("ActionSpace", "ToolCall", "ToolSpec"),
+    "chat_client": ("ChatClient", "ChatFailed"),
+    "chat_policy": ("ChatPolicy",),
     "environment": ("Environment",),
     "fingerprint": ("Fingerprint",),
     "models": ("Observation", "ObservationSpace", "State"),
@@ -55,6 +59,9 @@ __all__ = [
     "ActionSpace",
     "Call",
     "CallablePolicy",
+    "ChatClient",
+    "ChatFailed",
+    "ChatPolicy",
     "Environment",
     "Fingerprint",
     "LocalRuntime",
