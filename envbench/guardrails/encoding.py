@@ -112,7 +112,8 @@ def _shown(field: str, bound: Bound, values: Any, name: str, adjusted: Adjusted)
         # true and false are no numbers, but an agent may learn from them
         return _within(bound, float(value) if isinstance(value, (bool, np.bool_)) else 0.0)
     shown = _within(bound, number)
-    if shown != value:
+    # NumPy would compare its large integers as doubles
+    if shown != (value.item() if isinstance(value, np.generic) else value):
         adjusted.append(_entry(field, "clipped", value))
     return shown
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -127,13 +128,19 @@ def _hashable(value: Any) -> Any:
         return ("set", frozenset(map(_hashable, value)))
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.str, value.shape, _hashable(value.ravel().tolist()))
-    if isinstance(value, (float, np.floating)) and value != value:
+    if _is_nan(value):
         return ("nan",)
     try:
         hash(value)
     except Exception:  # a TypeError, or what a class of the user's raises
         return _Unhashable(value)
     return value
+
+
+def _is_nan(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_nan()  # its NaN cannot even be compared
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
