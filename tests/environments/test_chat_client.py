@@ -27,13 +27,6 @@ from tests.environments.worlds import Counter, counting
 QUICK: dict[str, Any] = {"backoff": 0.001, "retries": 3}
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_this_machine(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 def ask(client: ChatClient, content: str = "Hello?", **more: Any) -> Any:
     """One question, without an environment."""
     request = client.request("m", [{"role": "user", "content": content}], [])
