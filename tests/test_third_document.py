@@ -15,8 +15,10 @@ from gymnasium.utils.env_checker import check_env
 
 from envbench import connect
 from envbench.environments import ScriptedPolicy, ToolCall
+from tests.environments.endpoint import ChatServer, Reply, Request, call, says
 
 IMPORTS = {
+    "from plural import Plural\n": "from envbench.environments import ChatClient as Plural\n",
     "from plural import Environment, TaskData": (
         "from envbench.environments import Environment, TaskData"
     ),
@@ -138,6 +140,12 @@ def correct_resolution(rollout) -> float:
     )
 """
 
+CLIENT = """
+from plural import Plural
+
+client = Plural(base_url="https://api.pluralintel.com/v1")
+"""
+
 ROLLOUT = """
 rollout = env.rollout(
     dataset.tasks[0],
@@ -200,6 +208,57 @@ def test_the_document_s_rollout_by_a_script(document, capsys):
         "Eligible: False\n"
         "Refunded: False"
     )
+
+
+def support_model(request: Request) -> Reply:
+    """A model that checks, and pays back when it may, from what it is shown."""
+    assert [each["function"]["name"] for each in request.body["tools"]] == [
+        "check_eligibility",
+        "issue_refund",
+    ]
+    shown = [each["content"] for each in request.messages if each["role"] == "user"][-1]
+    if "Eligibility checked: False" in shown:
+        return says("Let me check.", call("check_eligibility"))
+    assert "Eligible: True" in shown
+    return says(None, call("issue_refund"))
+
+
+def test_the_document_s_rollout_by_a_model(document, capsys, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ChatServer(support_model) as server:
+        # the imports, the endpoint's address and the model's name are all that is changed
+        client = CLIENT.replace("https://api.pluralintel.com/v1", server.url)
+        part = ROLLOUT.replace("openai/gpt-5.6-luna", "loopback/support-1")
+        names = run(client, part, **vars(document))
+        names["client"].close()
+    reward, stop_reason, steps = capsys.readouterr().out.splitlines()[-3:]
+    assert (reward, stop_reason, steps.count("TraceStep(")) == ("1.0", "terminated", 2)
+    assert [request.path for request in server.requests] == ["/v1/chat/completions"] * 2
+    assert {request.body["model"] for request in server.requests} == {"loopback/support-1"}
+    assert server.requests[1].messages == [
+        {
+            "role": "user",
+            "content": "Ticket: I was charged twice for order A123.\nEligibility checked: False\n"
+            "Eligible: False\nRefunded: False",
+        },
+        {
+            "role": "assistant",
+            "content": "Let me check.",
+            "tool_calls": [call("check_eligibility")],
+        },
+        {"role": "tool", "tool_call_id": "call_check_eligibility", "content": "true"},
+        {
+            "role": "user",
+            "content": "Ticket: I was charged twice for order A123.\nEligibility checked: True\n"
+            "Eligible: True\nRefunded: False",
+        },
+    ]
+    # the model is a policy as the script is: the world went the same way
+    script = names["env"].rollout(names["dataset"].tasks[0], ScriptedPolicy([CHECK, REFUND]))
+    assert script.episode.trajectory_digest == names["rollout"].episode.trajectory_digest
+    # the answer key went to the scorer only
+    assert b"should_refund" not in server.received
+    assert b"A123" in server.received
 
 
 @pytest.mark.parametrize(
