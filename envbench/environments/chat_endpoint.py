@@ -177,6 +177,9 @@ class Endpoint:
         said = body.get("error", body) if isinstance(body, dict) else body
         code = said.get("code") if isinstance(said, dict) else None
         text = error_text(said) if said else error.response.text
+        if 300 <= error.status_code < 400:
+            place = error.response.headers.get("location", "nowhere")
+            text = f"redirected to {place}, which is not followed: is that the base_url to give?"
         if error.status_code == 401 and not self._key:
             text += f" (no key was given: api_key=, or the variable {self._key_variable})"
         wanted = error.response.headers.get("x-should-retry")
@@ -202,6 +205,8 @@ class Endpoint:
                     default_query=self._query,
                     api_key=self._key or "none",  # it insists on one, also where none is sent
                     max_retries=0,
+                    # the package would take the headers along to another host
+                    http_client=openai.DefaultHttpxClient(follow_redirects=False),
                 )
                 self._made = made
                 self._close = weakref.finalize(self, made.close)

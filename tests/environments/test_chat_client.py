@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import email.utils
+import gzip
+import json
 import os
 import pickle
 import subprocess
 import sys
 import time
+import zlib
 from typing import Any
 
 import pytest
@@ -145,6 +148,32 @@ def test_a_missing_key_is_named():
     )
     failed, _ = refusal_of([refusing(401, "bad key")], api_key="key-given")
     assert str(failed).endswith("status 401: bad key")
+
+
+def test_neither_key_nor_headers_follow_a_redirection():
+    with ChatServer([says("Hi.")]) as other:
+        away = Reply(307, headers={"Location": f"{other.url}/chat/completions"})
+        failed, requests = refusal_of([away], api_key=KEY, headers={"X-Gateway": TOKEN})
+        assert (failed.status, requests, other.received) == (307, 1, b"")
+    assert f"status 307: redirected to {other.url}/chat/completions, which is not" in str(failed)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_an_answer_may_be_compressed(encoding):
+    text = json.dumps(completion(message("Hi." * 1000))).encode()
+    packed = gzip.compress(text) if encoding == "gzip" else zlib.compress(text)
+    whole = Reply(pieces=[packed], headers={"Content-Encoding": encoding})
+    broken = Reply(pieces=[b"not " + packed], headers={"Content-Encoding": encoding})
+    with ChatServer([broken, whole]) as server, ChatClient(server.url, **QUICK) as client:
+        answered = ask(client)
+    assert answered.answer.message["content"] == "Hi." * 1000
+    assert [each["kind"] for each in answered.tries] == ["broken"]
+
+
+@pytest.mark.parametrize("status", [200, 204])
+def test_an_empty_answer_of_http_is_no_answer(status):
+    failed, requests = refusal_of([Reply(status), says("Hi.")], retries=0)
+    assert (failed.kind, requests) == ("malformed", 1)
 
 
 # -- repetitions ----------------------------------------------------------------------------------
