@@ -24,6 +24,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overloa
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, PydanticJsonSchemaWarning
+from pydantic_core import PydanticSerializationError
 
 from envbench.environments.actions import ToolSpec
 from envbench.environments.plain import plain
@@ -567,6 +568,14 @@ class _Schema(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        try:
+            canonical(encoded)
+        except ValueError as error:  # an infinity, which evidence and requests cannot hold either
+            raise PydanticSerializationError(str(error)) from None
+        return encoded
 
     def generate(self, schema: Any, mode: Any = "validation") -> dict[str, Json]:
         generated = super().generate(schema, mode)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from envbench.environments import (
     Environment,
     Observation,
+    ScriptedPolicy,
     State,
     TaskData,
     ToolCall,
@@ -316,6 +317,22 @@ def test_defaults_are_the_method_s_own_and_a_mutable_one_is_fresh_each_time():
     assert call(env, "mutable")["result"] == [[0], True]
     assert call(env, "mutable")["result"] == [[0], True]
     assert properties("mutable")["items"]["default"] == []
+
+
+def test_a_default_that_is_no_json_is_left_out_of_the_schema_and_counts():
+    class Shop(Environment[Seen, State]):
+        def observe(self) -> Seen:
+            return Seen(calls=0)
+
+        @tool
+        def find(self, below: float = float("inf"), above: float = float("-inf")) -> bool:
+            return above < 3 < below
+
+    env = Shop()
+    number = {"type": "number"}
+    assert env.tools[0].schema["properties"] == {"below": number, "above": number}
+    rollout = env.rollout(TaskData("t", "x"), ScriptedPolicy([ToolCall("find"), "done"]))
+    assert rollout.trace.steps[0].tool_calls[0]["result"] is True
 
 
 def test_a_tool_that_changes_its_argument_changes_neither_the_action_nor_the_script():
