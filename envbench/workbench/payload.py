@@ -323,7 +323,6 @@ class Payload:
             "observer_id",
             "options",
             "output",
-            "provenance",
             "recorded_at",
             "seed",
             "termination",
@@ -331,6 +330,11 @@ class Payload:
         )
         store = store_of(self.episode)
         parts = {name: cut(head[name]) for name in copied}
+        # labels may hold a whole conversation; who acted is shown beside it
+        provenance = parse(head["provenance"])
+        parts["provenance"] = join_object(
+            {name: cut(canonical(value)) for name, value in provenance.items()}
+        )
         parts["audited"] = canonical(head["audit"] != b"null")
         parts["coverage_issues"] = canonical(self.episode.coverage_issues[:100])
         parts["digest"] = canonical(self.episode.digest)

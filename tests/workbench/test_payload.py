@@ -9,9 +9,17 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envbench import EvalCase, Forbid, capture_episode, connect, no_forbidden_changes
+from envbench import (
+    EvalCase,
+    Forbid,
+    Provenance,
+    capture_episode,
+    connect,
+    no_forbidden_changes,
+)
 from envbench.checks import evaluate_episode
 from envbench.evidence.portable import canonical, parse
+from envbench.workbench.page import episode_html
 from envbench.workbench.payload import (
     FORMAT,
     Payload,
@@ -278,6 +286,25 @@ def test_long_values_of_a_finding_are_cut_and_say_so():
     before = head["findings"][0]["before"]
     assert (before["$envbench"], before["length"]) == ("cut", 5_002)
     assert before["text"] == '"' + "a" * 499
+
+
+def test_labels_as_long_as_a_conversation_are_cut_and_who_acted_is_not():
+    said = Provenance(agent_id="model-1", labels={"messages": ["hello"] * 1_000})
+    episode = capture_episode(
+        lambda: gymnasium.make("FrozenLake-v1").unwrapped,
+        lambda env, observation, info: None,
+        case=EvalCase("Cross the lake.", case_id="lake"),
+        environment_id="lake",
+        observer_id="none",
+        observe=dict,
+        seed=1,
+        max_steps=1,
+        provenance=said,
+    )
+    shown = content_of(episode)["head"]["episode"]["provenance"]
+    assert (shown["agent_id"], shown["repeat"]) == ("model-1", 0)
+    assert (shown["labels"]["$envbench"], shown["labels"]["length"]) == ("cut", 8_014)
+    assert "model-1" in episode_html(episode)
 
 
 def test_rewards_of_the_timeline_are_scaled():
