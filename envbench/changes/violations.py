@@ -6,6 +6,7 @@ judged too, and shows what was undone inside a step.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,7 @@ class _Search:
         values = self.read(broken)
         findings = [self.finding(*each, values) for each in broken]
         for rule, of_rule in zip(self.judged, shown, strict=True):
-            findings += self.of_audit(rule, [touch for touch, _ in of_rule])
+            findings += self.of_audit(rule, _InStates(touch for touch, _ in of_rule))
         findings.sort(key=lambda finding: (finding.step, finding.path))
         unmatched = tuple(str(rule) for rule in self.rules if not self.exists(rule))
         missing = tuple(self.missing_states())
@@ -278,7 +279,7 @@ class _Search:
             for change, path in self.entries
         ]
 
-    def of_audit(self, rule: Rule, shown: Sequence[Touch]) -> list[Finding]:
+    def of_audit(self, rule: Rule, shown: _InStates) -> list[Finding]:
         """The findings that only the audit shows."""
         found = []
         for passage in self.passages:
@@ -308,7 +309,7 @@ class _Search:
     def passages(self) -> list[Passage]:
         return passages(self.audit or (), self.history.keys)
 
-    def is_shown(self, passage: Passage, shown: Sequence[Touch]) -> bool:
+    def is_shown(self, passage: Passage, shown: _InStates) -> bool:
         """Whether a finding of the same rule tells of an audited change already.
 
         Rows that the states count have no path of their own: there the table is compared.
@@ -316,25 +317,26 @@ class _Search:
         step, path = passage.touches[0].step, passage.path
         whole = self.history.keys.of(path[:1]) is None
         return any(
-            touch.since < step <= touch.step
-            and (
-                touch.path[: len(path)] == path
-                or path[: len(touch.path)] == touch.path
-                or (whole and touch.path[:1] == path[:1])
-            )
-            for touch in shown
+            touch.path[: len(path)] == path
+            or path[: len(touch.path)] == touch.path
+            or (whole and touch.path[:1] == path[:1])
+            for touch in shown.at(step)
         )
 
     def at_end(self, path: Path) -> Value:
         """The value of an audited path at the end: as last observed, else as last audited."""
         if self.last is not None and path[0] in self.last_state:
             return value_at(self.last_state, path)
-        last: Value = ABSENT
-        for event in self.audit or ():
-            for row, _, after in row_changes(event, self.history.keys):
-                if row == path[:2]:
-                    last = after
+        last = self.last_audited.get(path[:2], ABSENT)
         return counted(path, last) if len(path) == 2 else value_at(last, path[2:])
+
+    @cached_property
+    def last_audited(self) -> dict[Path, Value]:
+        """What the audit told last of each row."""
+        keys = self.history.keys
+        return {
+            row: after for event in self.audit or () for row, _, after in row_changes(event, keys)
+        }
 
     @cached_property
     def last_state(self) -> Any:
@@ -364,10 +366,9 @@ class _Search:
     def finding(
         self, rule: Rule, touch: Touch, restored_at: int | None, values: dict[int, Value]
     ) -> Finding:
-        related = self.related.after(touch)
-        between = [i for i in related if restored_at is None or self.step(i) < restored_at]
+        between, last = self.related.after(touch, restored_at)
         during = [touch.after, *(self.value(i, touch.path, values) for i in between)]
-        after = self.value(related[-1], touch.path, values) if related else touch.after
+        after = touch.after if last is None else self.value(last, touch.path, values)
         return Finding(
             rule=self.name(rule),
             path=pointer(touch.path),
@@ -388,8 +389,8 @@ class _Search:
         """The states that findings need, by index: those in which a change is below their path."""
         needed = {
             self.step(i)
-            for _, touch, _ in broken
-            for i in self.related.after(touch)
+            for _, touch, restored_at in broken
+            for i in self.related.needed(touch, restored_at)
             if len(self.entries[i][1]) > len(touch.path)
         }
         if not needed:
@@ -458,6 +459,24 @@ class _Search:
         return {} if self.first is None else parse(self.first)
 
 
+class _InStates:
+    """The changes that a rule forbids in the states, by the steps in which they came about."""
+
+    def __init__(self, touches: Iterable[Touch]) -> None:
+        self._at: dict[int, list[Touch]] = defaultdict(list)
+        self._over_gaps: list[Touch] = []
+        for touch in touches:
+            if touch.since == touch.step - 1:
+                self._at[touch.step].append(touch)
+            else:
+                self._over_gaps.append(touch)
+
+    def at(self, step: int) -> Iterator[Touch]:
+        """Those that may have come about in a step."""
+        yield from self._at.get(step, ())
+        yield from (touch for touch in self._over_gaps if touch.since < step <= touch.step)
+
+
 class _Related:
     """Which changes are at a path, above it or below it."""
 
@@ -470,18 +489,33 @@ class _Related:
             for length in range(len(path)):
                 self._below[path[:length]].append(i)
 
-    def after(self, touch: Touch) -> list[int]:
-        """Those after a change that are related to its path, by their place; one for each step."""
-        path = touch.path
-        found = [*self._at.get(path, ()), *self._below.get(path, ())]
-        for length in range(len(path)):
-            found += self._at.get(path[:length], ())
-        steps = {
-            self._entries[i][0].step: i
-            for i in sorted(found)
-            if self._entries[i][0].step > touch.step
-        }
-        return list(steps.values())
+        self._found: dict[Path, tuple[list[int], list[int]]] = {}
+
+    def after(self, touch: Touch, restored_at: int | None) -> tuple[list[int], int | None]:
+        """Those between a change and its restoration or the end, and the last one of all.
+
+        They are told by their place, one for each step; None where nothing follows the change.
+        """
+        steps, places = self._related(touch.path)
+        start = bisect_right(steps, touch.step)
+        stop = len(steps) if restored_at is None else bisect_left(steps, restored_at)
+        return places[start:stop], places[-1] if start < len(places) else None
+
+    def needed(self, touch: Touch, restored_at: int | None) -> list[int]:
+        """All of `after` as one list."""
+        between, last = self.after(touch, restored_at)
+        return between if last is None else [*between, last]
+
+    def _related(self, path: Path) -> tuple[list[int], list[int]]:
+        """The steps at which something related to a path changed, and the last place of each."""
+        found = self._found.get(path)
+        if found is None:
+            places = [*self._at.get(path, ()), *self._below.get(path, ())]
+            for length in range(len(path)):
+                places += self._at.get(path[:length], ())
+            last = {self._entries[i][0].step: i for i in sorted(places)}
+            found = self._found[path] = list(last), list(last.values())
+        return found
 
 
 class _Lazily(Sequence[Step]):
