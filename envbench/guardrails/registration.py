@@ -50,13 +50,13 @@ def register_with_gymnasium(env_id: str = DEFAULT_ID, **env_kwargs: Any) -> None
     for name in ("tasks", "injections"):  # an iterator would be used up by the first environment
         if name in given and not isinstance(given[name], (list, tuple)):
             given[name] = tuple(given[name])
-    open_environments: weakref.WeakSet[_SharedGuardrailEnv] = weakref.WeakSet()
+    sharers = _Sharers()
 
     # a function: Gymnasium copies an entry point of any other kind with all that it holds
     def make(**overrides: Any) -> GuardrailGymEnv:
         env = _SharedGuardrailEnv(**{**given, **overrides})
-        env.sharers = open_environments
-        open_environments.add(env)
+        env.sharers = sharers
+        sharers.add(env)
         return env
 
     # the environment itself says what is out of order, with the error that it promises
@@ -66,7 +66,7 @@ def register_with_gymnasium(env_id: str = DEFAULT_ID, **env_kwargs: Any) -> None
 class _SharedGuardrailEnv(GuardrailGymEnv):
     """An environment whose guardrail is closed with the last open one of those that share it."""
 
-    sharers: weakref.WeakSet[_SharedGuardrailEnv]
+    sharers: _Sharers
 
     def close(self) -> None:
         """Close the guardrail, if no other open environment drives it."""
@@ -74,3 +74,10 @@ class _SharedGuardrailEnv(GuardrailGymEnv):
         if any(other.guardrail is self.guardrail for other in self.sharers):
             self._closed = True
         super().close()
+
+
+class _Sharers(weakref.WeakSet[_SharedGuardrailEnv]):
+    """Those environments. Who copies one of them, or sends it to a worker, takes no other along."""
+
+    def __reduce__(self) -> tuple[type[_Sharers], tuple[()]]:
+        return _Sharers, ()

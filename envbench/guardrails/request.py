@@ -89,7 +89,11 @@ class EvalRequest:
         return dataclasses.replace(self)
 
     def _content(self) -> tuple[Any, ...]:
-        return (self.agent, self.action, self.resource, _hashable(self.context))
+        try:
+            context = _hashable(self.context)
+        except RecursionError:  # it contains itself
+            context = _Unhashable(self.context)
+        return (self.agent, self.action, self.resource, context)
 
 
 def require_field(argument: str, field: Any) -> None:

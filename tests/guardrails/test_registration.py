@@ -145,6 +145,22 @@ def test_another_guardrail_is_closed_for_itself(till: Till) -> None:
     assert (till.closed, other.closed) == (1, 1)
 
 
+def test_a_copy_has_a_guardrail_of_its_own_and_takes_no_other_environment_along() -> None:
+    till = Till()
+    register_with_gymnasium(NAME, guardrail=till, tasks=TASKS)
+    first, second = gymnasium.make(NAME), gymnasium.make(NAME)
+    first.reset(options={"task_index": 0})
+    second.unwrapped.lock = threading.Lock()  # type: ignore[attr-defined]  # cannot be copied
+    copied = copy.deepcopy(first.unwrapped)
+    assert copied.step(0)[1] == 1.0
+    copied.close()
+    assert copied.guardrail.closed == 1  # type: ignore[attr-defined]
+    first.close()
+    assert (till.closed, len(till.seen)) == (0, 0)
+    second.close()
+    assert till.closed == 1
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_a_vector_in_one_process(till: Till, mode: AutoresetMode) -> None:
     envs = gymnasium.make_vec(
@@ -172,6 +188,7 @@ def test_a_vector_in_processes_of_their_own(context: str) -> None:
     else:  # a lock cannot be sent, and can be inherited
         kind = Locked if context == "fork" else Till
         register_with_gymnasium(NAME, guardrail=kind(), tasks=TASKS, injections=INJECTIONS)
+    other = gymnasium.make(NAME)  # it is open, and stays here
     envs = gymnasium.make_vec(
         NAME, 2, vectorization_mode="async", vector_kwargs={"context": context}
     )
@@ -184,6 +201,9 @@ def test_a_vector_in_processes_of_their_own(context: str) -> None:
         EvalResult("allow", None, 0.25),  # type: ignore[arg-type]
     ]
     envs.close()
+    assert other.reset(options={"task_index": 0})[1]["task_id"] == "pay-120.0"
+    assert other.step(0)[1] == 1.0
+    other.close()
 
 
 @pytest.mark.slow

@@ -114,6 +114,15 @@ def test_a_value_that_is_equal_to_nothing_can_be_in_a_request() -> None:
     assert request == request
 
 
+def test_a_context_that_contains_itself_can_be_in_a_request() -> None:
+    rows: list[Any] = []
+    rows.append(rows)
+    request = make({"rows": rows})
+    assert hash(request) == hash(make({"rows": rows}))
+    assert request == request
+    assert request != make({"rows": []})
+
+
 @dataclasses.dataclass
 class Amount:
     """Comparable and not hashable."""
