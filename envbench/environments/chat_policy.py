@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envbench.checks.lines import counted
 from envbench.environments.actions import ToolCall, ToolSpec
 from envbench.environments.chat_client import Answered, ChatClient, ChatFailed
 from envbench.environments.chat_text import Portable, encodable
@@ -117,18 +118,21 @@ class ChatPolicy:
             if (said := _ENDINGS.get(turn["finish_reason"]) or _KINDS.get(turn["answer"]))
         ]
         talk = self._talk
-        counted = (
-            (talk.given_ids, "tool calls had no id of their own, and were given one"),
-            (talk.unshown, "results have no form as text, of which the model was told"),
-            (self._escaped, "texts of the endpoint held what UTF-8 cannot: escaped"),
-            (
-                len(talk.waiting),
-                "tool calls of the last answer were not taken: the episode ended before",
-            ),
-        )
-        found += [f"note: {count} {what}" for count, what in counted if count]
+        if talk.given_ids:
+            calls = counted(talk.given_ids, "tool call")
+            found.append(f"note: ids were given to {calls} without one of their own")
+        if talk.unshown:
+            results = counted(talk.unshown, "result")
+            found.append(f"note: {results} without a form as text; the model was told")
+        if self._escaped:
+            texts = counted(self._escaped, "text")
+            found.append(f"note: {texts} of the endpoint escaped, for what UTF-8 cannot hold")
+        if talk.waiting:
+            calls = counted(len(talk.waiting), "tool call")
+            found.append(f"note: {calls} of the last answer not taken: the episode ended before")
         if self._hidden:
-            found.append(f"policy: {self._hidden} texts of the endpoint had a secret: hidden")
+            texts = counted(self._hidden, "text")
+            found.append(f"policy: secrets hidden in {texts} of the endpoint")
         return found
 
     def close(self) -> None:

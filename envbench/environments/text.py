@@ -27,6 +27,8 @@ def as_text(value: Any, *, indent: int | None = None) -> str:
     plain: Any
     try:
         plain = to_jsonable_python(value, fallback=_plain)
+    except TypeError as error:  # a set as a key
+        raise ValueError(str(error)) from None
     except UnicodeDecodeError:  # bytes that are not UTF-8
         plain = to_jsonable_python(value, fallback=_plain, bytes_mode="base64")
     except PydanticSerializationError as error:

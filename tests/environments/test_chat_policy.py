@@ -136,7 +136,7 @@ def test_the_last_result_is_in_the_conversation_and_calls_left_over_are_said():
         "content": "1",
     }
     assert (
-        "note: 2 tool calls of the last answer were not taken: the episode ended before"
+        "note: 2 tool calls of the last answer not taken: the episode ended before"
         in (rollout.episode.data["issues"])
     )
     assert gaps(rollout) == []
@@ -239,7 +239,7 @@ def test_calls_without_an_id_or_with_one_that_is_taken_are_given_one():
     assert [each["tool_call_id"] for each in told[2:8]] == ids
     assert [each["content"] for each in told[2:8]] == ["1", "2", "3", "4", "5", "6"]
     assert rollout.episode.data["issues"] == [
-        "note: 4 tool calls had no id of their own, and were given one"
+        "note: ids were given to 4 tool calls without one of their own"
     ]
 
 
@@ -367,7 +367,7 @@ def test_lone_surrogates_are_escaped_on_the_way_in_and_out():
     assert calls_of(rollout)[1] == ({}, ["unknown_tool"])
     assert rollout.episode.output == "\\ud802"
     assert (
-        "note: 4 texts of the endpoint held what UTF-8 cannot: escaped"
+        "note: 4 texts of the endpoint escaped, for what UTF-8 cannot hold"
         in (rollout.episode.data["issues"])
     )
 
@@ -411,16 +411,25 @@ def test_no_answer_is_the_failure_of_the_rollout():
     assert [each["role"] for each in record["messages"]] == ["user", "assistant", "tool", "user"]
 
 
-def test_a_result_without_a_form_as_text_does_not_end_the_episode():
+@pytest.mark.parametrize(
+    "odd", [range(3), {frozenset({1}): 2}, 10**5000], ids=["range", "key", "integer"]
+)
+def test_a_result_without_a_form_as_text_does_not_end_the_episode(odd):
     class Odd(Counter):
         @tool
         def give(self) -> Any:
             """Give what is no JSON."""
-            return {("a", 1): {1 + 2j}, "b": float("nan"), "c": b"\xff"}
+            return odd
 
     rollout, _, server = play([says(None, call("give")), says("Done.")], env=Odd())
+    assert "result" in rollout.trace.steps[0].tool_calls[0]
     assert rollout.stop_reason == "policy_stop"
-    assert server.requests[1].messages[2]["content"]
+    assert (
+        server.requests[1].messages[2]["content"].startswith("the result cannot be shown as text: ")
+    )
+    assert rollout.episode.data["issues"] == [
+        "note: 1 result without a form as text; the model was told"
+    ]
 
 
 # -- what is recorded -----------------------------------------------------------------------------
@@ -586,7 +595,7 @@ def test_a_key_and_a_header_s_value_are_in_no_evidence(tmp_path, monkeypatch):
             assert secret.encode() not in file.read_bytes()
     (said,) = [each for each in policy_of(rollout)["messages"] if each["role"] == "assistant"]
     assert said["content"] == "You are [hidden] at [hidden]."
-    assert "policy: 7 texts of the endpoint had a secret: hidden" in rollout.episode.coverage_issues
+    assert "policy: secrets hidden in 7 texts of the endpoint" in rollout.episode.coverage_issues
     assert "status 403: You are [hidden] at [hidden]." in rollout.episode.errors[0]["message"]
 
 
