@@ -314,7 +314,7 @@ class Recorder:
 
     def note_reset(self, result: Any, started: int, ended: int) -> None:
         """See what a reset returned that was called between these two moments."""
-        held = hold(result)
+        held = hold_parts(result)
         if has_kept(held):
             self._errors += [{**error, "step": 0} for error in self._judge(result)]
         self.note_held_reset(held, started, ended)
@@ -364,7 +364,7 @@ class Recorder:
         self.failed = False
         if self._watched or type(result) is not tuple or len(result) != 5:
             self.note_flags(result)
-            whole = hold(result)
+            whole = hold_parts(result)
             errors = self._judge(result) if has_kept(whole) else []
             self._append(RawStep(held, False, whole, UNSEEN, errors, started, ended))
             return
@@ -376,7 +376,9 @@ class Recorder:
             observation = hold(observation)
             if has_kept(observation) and (errors := self._judge(result)):
                 self.note_flags(result)
-                self._append(RawStep(held, False, hold(result), UNSEEN, errors, started, ended))
+                self._append(
+                    RawStep(held, False, hold_parts(result), UNSEEN, errors, started, ended)
+                )
                 return
         if type(reward) not in _IMMUTABLE:
             reward = hold(reward)
@@ -614,6 +616,11 @@ def hold(value: Any) -> Any:
         return _copy(value)
     except Exception:  # it contains itself, or its class is hostile; the tagged form says so
         return keep(value)
+
+
+def hold_parts(result: Any) -> Any:
+    """A copy of what a reset or step returned; a part that cannot be copied costs only itself."""
+    return tuple([hold(part) for part in result]) if type(result) is tuple else hold(result)
 
 
 def _copy(value: Any) -> Any:

@@ -58,6 +58,8 @@ class Rules:
     ) -> None:
         if isinstance(ignore, str):
             ignore = (ignore,)
+        elif not isinstance(ignore, Iterable):
+            raise TypeError(f"ignore must be patterns of paths, not {type(ignore).__name__}")
         self._ignore = [split_pattern(pattern, "ignore") for pattern in ignore]
         given = tolerance if isinstance(tolerance, Mapping) else {"/**": tolerance}
         self._tolerances = [
@@ -141,7 +143,8 @@ def _is_equal(expected: Any, actual: Any, tolerance: float) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    kinds = int | float | complex | np.integer | np.inexact
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _is_close(expected: Any, actual: Any, tolerance: float) -> bool:

@@ -18,7 +18,7 @@ from envbench.environments.differences import Difference, Path, Rules, differenc
 from envbench.environments.environment import Environment
 from envbench.environments.fingerprint import Fingerprint, fingerprint
 from envbench.environments.moments import Scope, moment_differences, moments, plain_error
-from envbench.environments.replaying import Plan, Second, bare, make_plan, take_again
+from envbench.environments.replaying import Plan, Second, bare, innermost, make_plan, take_again
 from envbench.environments.rollout import case_of
 from envbench.environments.tasks import TaskData, TaskDataset
 from envbench.evidence.episode import EpisodeEvidence
@@ -285,7 +285,10 @@ class _Comparison:
 
         The fingerprint is compared the first time, before the reset.
         """
-        setup_errors = [error for error in self._episode.errors if error["phase"] == "setup"]
+        # where there was a reset, what failed is the guard that the agent was to hold
+        was_made = self._episode.initial is not None
+        errors = [] if was_made else self._episode.errors
+        setup_errors = [error for error in errors if error["phase"] == "setup"]
         expected = plain_error(setup_errors[0]) if setup_errors else None
         try:
             environment = source.make()
@@ -315,6 +318,9 @@ class _Comparison:
         if second.n_steps < len(self._plan.steps):
             left = _counted(len(self._plan.steps) - second.n_steps, "step")
             self._notes[f"the replay ended {left} before the record"] = None
+            if not self.found:  # what would say so is ignored, and the rest was not compared
+                steps = len(self._plan.steps), second.n_steps
+                self._note(differences(*steps, ("steps",), self._rules), second.n_steps)
         elif not self._plan.is_partial and self._episode.final_state is not None:
             end = {"state": self._episode.final_state}
             now = {"state": second.episode.final_state}
@@ -363,7 +369,7 @@ class _Comparison:
     def _look_at(self, environment: Any, verify_fingerprint: bool) -> None:
         """Look at an environment before its reset: its fingerprint, and whether it can score."""
         environment = bare(environment)
-        inner = environment.unwrapped
+        inner = innermost(environment)
         recorded = self._episode.data["provenance"]["environment_fingerprint"]
         if verify_fingerprint and recorded is not None:
             self._compare_fingerprint(recorded, environment, inner)
@@ -440,6 +446,7 @@ def _kind(path: Path) -> str:
 _KINDS = {
     "terminated": "flag",
     "truncated": "flag",
+    "steps": "flag",
     "case": "task",
     "action_space": "space",
     "observation_space": "space",

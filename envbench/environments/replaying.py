@@ -189,6 +189,14 @@ def bare(environment: Any) -> Any:
     return environment
 
 
+def innermost(environment: Any) -> Any:
+    """The environment inside all wrappers; itself where it does not say, not being Gymnasium's."""
+    try:
+        return environment.unwrapped
+    except Exception:
+        return environment
+
+
 def take_again(environment: Any, plan: Plan) -> Second:
     """Reset an environment, take the steps of a plan, and record what comes of them.
 
@@ -196,7 +204,7 @@ def take_again(environment: Any, plan: Plan) -> Second:
         KeyboardInterrupt: likewise what else stops Python, except SystemExit in the environment.
     """
     environment = bare(environment)
-    inner = environment.unwrapped
+    inner = innermost(environment)
     observe, audit = _readers(environment, inner, plan)
     parts: list[EpisodePart] = []
     header = _header(environment, plan, audit is not None)

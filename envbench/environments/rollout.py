@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,7 @@ class _Rollout:
         self.job = job
         self.env: Environment[Any, Any] | None = None
         self.policy: Any = None
+        self.has_begun = False
         self.last_info: dict[str, Any] = {}
         self.unknown: str | None = None
         require_name("environment_id", job.environment_id)
@@ -267,8 +269,8 @@ class _Rollout:
 
     def interact(self, guarded: Any, observation: Any, info: dict[str, Any]) -> str | None:
         """Let the policy act until the episode ends."""
-        policy = self.policy = self.job.make_policy()
-        self._say(agent_id=self.job.provenance.agent_id or agent_id_of(policy))
+        self.has_begun = True
+        policy = self._take_policy()
         if not callable(getattr(policy, "act", None)):
             return self._let_interact(guarded, policy, observation, info)
         tools, self.last_info = guarded.tools, info
@@ -293,6 +295,10 @@ class _Rollout:
         """Note what came of it, before the episode is sealed."""
         stop_reason = STOP_REASONS.get(ending, "failure")
         outcome = Outcome(None, 0.0, None)
+        if not self.has_begun:
+            # the failure is that of the policy's rollout, though it never came to act
+            with suppress(Exception):
+                self._take_policy()
         if self.unknown is not None:
             recorder.issue(self.unknown)
         if self.env is not None:
@@ -313,6 +319,11 @@ class _Rollout:
         }
         self._say(labels=labels)
 
+    def _take_policy(self) -> Any:
+        policy = self.policy = self.job.make_policy()
+        self._say(agent_id=self.job.provenance.agent_id or agent_id_of(policy))
+        return policy
+
     def _let_interact(
         self, guarded: Any, function: Any, observation: Any, info: dict[str, Any]
     ) -> str | None:
@@ -332,7 +343,7 @@ class _Rollout:
             return {}
         if not callable(getattr(policy, "act", None)):
             return {"policy_identity": _portable(recorder, "identity", lambda: identity_of(policy))}
-        if callable(getattr(policy, "finish", None)):
+        if self.has_begun and callable(getattr(policy, "finish", None)):
             info = self.last_info
             _portable(
                 recorder,
@@ -340,9 +351,9 @@ class _Rollout:
                 lambda: call_with(policy.finish, info=info, stop_reason=stop_reason) and None,
             )
         said["policy_identity"] = _portable(recorder, "identity", lambda: identity_of(policy))
-        if callable(getattr(policy, "record", None)):
+        if self.has_begun and callable(getattr(policy, "record", None)):
             said["policy"] = _portable(recorder, "record", policy.record)
-        if callable(getattr(policy, "remarks", None)):
+        if self.has_begun and callable(getattr(policy, "remarks", None)):
             for remark in _portable(recorder, "remarks", lambda: list(policy.remarks())) or ():
                 recorder.issue(str(remark))
         if self.job.closes and callable(getattr(policy, "close", None)):

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -22,6 +22,7 @@ from envbench.environments.tasks import TaskData, TaskDataset
 from envbench.evidence.case import require_name
 from envbench.evidence.portable import canonical, parse
 from envbench.store import Store, connect
+from envbench.store.errors import StoreError
 
 if TYPE_CHECKING:
     from envbench.environments.environment import Environment
@@ -210,7 +211,8 @@ class _Maker:
     def environment(self) -> Environment[Any, Any]:
         """A fresh environment with a fresh runtime."""
         env = self.environment_factory()
-        if self.runtime_factory is not None:
+        # what is no environment is refused where it is recorded
+        if self.runtime_factory is not None and callable(getattr(env, "close", None)):
             try:
                 env.runtime = self.runtime_factory()
             except BaseException:
@@ -342,6 +344,11 @@ def _keep_tasks(store: Store, dataset: TaskDataset) -> None:
         try:
             known = cursor.execute(_HAS_TASKS, [dataset.content_hash]).fetchall()
             if known == [(0,)] and rows:
+                if store.read_only:
+                    raise StoreError(
+                        f"{store.path} is open for reading only, and does not have the tasks of"
+                        f" {dataset.name}: connect without read_only"
+                    )
                 cursor.executemany(
                     "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?)", rows
                 ).fetchall()
@@ -378,16 +385,23 @@ def _look_up(
         return jobs, {}
     with _probed(maker) as env:
         about = None if env is None else _about(env)
-        if about is None:
-            return jobs, {}
-        last = {_key(row): row for row in rows if tuple(row[1:4]) == about}
+        known = {_key(row): row for row in rows if tuple(row[1:4]) == about}
+        # where the environment could not be made, nothing says that it was this one: such a
+        # failure is not done, and is the attempt before the one that is made now
+        unknown = {
+            (row[1], *_key(row)): row
+            for row in rows
+            if row[3] is None and row[8] in ("error", "interrupted")
+        }
         linked, done = [], {}
         for index, job in enumerate(jobs):
-            key = _key_of(job)
-            row = None if key is None else last.get(key)
+            row = None
+            if (key := _key_of(job)) is not None:
+                name = job.environment_id if about is None else about[0]
+                row = known.get(key) or unknown.get((name, *key))
             if row is None:
                 linked.append(job)
-            elif row[8] == "interrupted" or (row[8] == "error" and retry_failures):
+            elif row[3] is None or _is_open(str(row[8]), retry_failures):
                 linked.append(
                     replace(job, provenance=replace(job.provenance, previous=str(row[0])))
                 )
@@ -396,6 +410,11 @@ def _look_up(
                 found = rollout_of(store.episode(str(row[0])), job.task, env)
                 done[index] = replace(found, env=None)
         return linked, done
+
+
+def _is_open(ending: str, retry_failures: bool) -> bool:
+    """Whether an episode that ended so is to be tried again."""
+    return ending == "interrupted" or (ending == "error" and retry_failures)
 
 
 def _about(env: Environment[Any, Any]) -> tuple[str, str, str] | None:
@@ -417,7 +436,8 @@ def _probed(maker: _Maker) -> Iterator[Environment[Any, Any] | None]:
     try:
         yield env
     finally:
-        env.close()
+        with suppress(Exception):
+            env.close()
 
 
 def _key(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -436,7 +456,12 @@ def _key_of(job: Job) -> tuple[Any, ...] | None:
     except Exception:  # the job will say so
         return None
     seed = job.task.metadata.get("seed") or 0
+    if seed > _LARGEST:
+        seed = None  # the store's column of seeds does not hold it
     return agent_id, case_of(job.task).digest, seed, job.provenance.repeat, identity
+
+
+_LARGEST = 2**63 - 1
 
 
 @contextmanager

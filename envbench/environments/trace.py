@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,8 @@ class Outcome:
     """What an episode came to.
 
     Attributes:
-        reward: all of it; None when the rollout failed, was not scored, or a scorer made no score.
+        reward: all of it; None when the rollout failed, was not scored, a scorer made no score, or
+            it is not finite.
         step_reward: the sum of what came during the steps.
         end_reward: the weighted sum of the scores; None when there was none.
         scores: the value of each scorer, None where it made none.
@@ -78,6 +80,8 @@ class Outcome:
             if step.info is None:
                 continue  # it was refused or raised, and brought nothing
             total = None if step.reward is None or total is None else total + step.reward
+        if total is not None and not math.isfinite(total):
+            total = None  # no number that rewards of other rollouts could be averaged with
         said = ends[0]["scores"] if ends else {}
         calls = [call for step in steps for call in step.tool_calls]
         metrics: dict[str, float | None] = {

@@ -21,6 +21,7 @@ from envbench.capture import (
     Provenance,
     StepLimit,
     capture_episode,
+    capture_episodes,
     recorder,
 )
 from envbench.evidence import EpisodeEvidence, EvalCase
@@ -591,6 +592,28 @@ def test_a_value_that_cannot_be_kept_leaves_the_rest_of_the_state(
     assert any(
         issue.startswith("encode at step 1: _thread.lock") for issue in episode.coverage_issues
     )
+
+
+@pytest.mark.parametrize("observe", [None, dict], ids=["no observer", "an observer"])
+def test_an_info_that_contains_itself_costs_nothing_else(
+    observe: Any, scripted: Scripted, capture: Capture, store: Store
+) -> None:
+    info: dict[str, Any] = {"n": 1}
+    info["self"] = info
+    env = scripted((2, 1.0, True, False, info), reset=(1, info))
+    if observe is None:
+        wrapped = capture_episodes(env, exporter=store, async_capture=False)
+        wrapped.reset()
+        wrapped.step(0)
+        wrapped.close()
+        episode = list(store.episodes())[-1]
+    else:
+        episode = capture(env, [0], observe=observe)
+    (step,) = episode.steps
+    assert (step.observation, step.reward, step.terminated) == (2, 1.0, True)
+    assert isinstance(step.info["self"], Missing)
+    assert episode.initial.observation == 1
+    assert {error["phase"] for error in episode.errors} == {"encode"}
 
 
 def test_what_an_audit_returns_belongs_to_the_step_it_followed(

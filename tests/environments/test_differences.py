@@ -102,11 +102,19 @@ def test_tolerances(tolerance: Any) -> None:
     assert paths({"a": True}, {"a": 1}, tolerance=tolerance) == ["/a"]
     assert paths({"a": "1"}, {"a": "1.2"}, tolerance=tolerance) == ["/a"]
     assert paths({"a": 10**400}, {"a": 10**400 + 1}, tolerance=tolerance) == ["/a"]
+    assert paths({"a": 1 + 1j}, {"a": 1.3 + 1.3j}, tolerance=tolerance) == []
+    assert paths({"a": 1 + 1j}, {"a": 1.4 + 1.4j}, tolerance=tolerance) == ["/a"]
 
 
 def test_the_last_tolerance_that_fits_holds() -> None:
     rules = {"tolerance": {"/**": 1.0, "/a/0": 0.0}}
     assert paths({"a": [1.0, 1.0]}, {"a": [1.5, 1.5]}, **rules) == ["/a/0"]
+
+
+@pytest.mark.parametrize("ignore", [3, None])
+def test_what_is_to_be_ignored_is_patterns(ignore: Any) -> None:
+    with pytest.raises(TypeError, match="ignore must be patterns of paths, not"):
+        Rules(ignore=ignore)
 
 
 def test_what_is_ignored_and_what_was_not_kept() -> None:

@@ -418,6 +418,67 @@ def test_an_early_end_is_a_mismatch_of_the_flag() -> None:
     assert result.notes == ("the replay ended 1 step before the record",)
 
 
+def test_an_early_end_whose_flag_is_ignored_is_no_replay_of_all_steps() -> None:
+    class Short(Dial):
+        def step(self, action: int) -> Any:
+            observation, reward, _, truncated, info = super().step(action)
+            return observation, reward, self.count >= 3, truncated, info
+
+    result = replay(Short, record(Dial), ignore=["/terminated"])
+    (mismatch,) = result.mismatches
+    assert (mismatch.kind, mismatch.path, mismatch.step) == ("flag", "/steps", 2)
+    assert (mismatch.expected, mismatch.actual, result.verdict) == (3, 2, "different")
+    assert replay(Short, record(Dial), ignore=["/terminated", "/steps"]).ok
+
+
+@pytest.mark.parametrize("broken", ["unwrapped", "spec", "metadata"])
+def test_an_environment_with_a_broken_property_replays(broken: str) -> None:
+    def fails(self: Any) -> Any:
+        raise ZeroDivisionError(broken)
+
+    hostile = type("Hostile", (Dial,), {broken: property(fails)})
+    assert replay(hostile, record(Dial), observe=lambda env: env.state()).ok
+    # recorded so, the agent could not be given a guard, and took no step
+    episode = capture_episode(
+        hostile,
+        turn([1]),
+        case=CASE,
+        environment_id="dial",
+        observer_id="none",
+        observe=dict,
+        seed=3,
+        max_steps=50,
+    )
+    assert verify_replay(hostile, episode, observe=dict).ok
+
+
+def test_what_only_resets_steps_and_closes_replays() -> None:
+    class Bare:
+        action_space = gymnasium.spaces.Discrete(4)
+        observation_space = gymnasium.spaces.Discrete(9)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.count = 0
+            return 0, {}
+
+        def step(self, action: int) -> Any:
+            self.count += 1
+            return self.count, 1.0, self.count == 2, False, {}
+
+        def close(self) -> None:
+            pass
+
+    assert verify_replay(Bare, record(Bare, [1, 1], observe=dict), observe=dict).ok  # type: ignore[arg-type]
+
+
+def test_an_info_that_contains_itself_replays() -> None:
+    info: dict[str, Any] = {"n": 1}
+    info["self"] = info
+    episode = record(lambda: Dial(info=lambda count: info))
+    assert [step.reward for step in episode.steps] == [1.0, 1.0, 1.0]
+    assert replay(lambda: Dial(info=lambda count: info), episode).ok
+
+
 def test_refused_actions_are_not_sent() -> None:
     episode = record(Dial, [1, 7, "x", 2])
     assert [step.action for step in episode.steps] == [1, None, None, 2]

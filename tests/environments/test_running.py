@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from envbench.environments import (
     tool,
 )
 from envbench.environments.running import _shown
+from envbench.store.errors import StoreError
 from tests.environments.worlds import ADD, Counter, counting
 
 TASKS = TaskDataset("counting", "1", [counting(goal) for goal in (1, 2, 3, 9)])
@@ -189,6 +191,92 @@ def test_an_environment_or_runtime_that_cannot_be_made_is_a_failure_of_its_job()
     assert rollouts[0].episode.errors[0]["message"] == (
         "the environment factory returned int, not an Environment"
     )
+
+
+@pytest.mark.parametrize("hook", ["setup", "observe", "info"])
+def test_a_reset_that_fails_is_the_failure_of_the_policy_and_is_done(hook: str):
+    def fails(self: Any, *given: Any) -> Any:
+        raise OSError("no world")
+
+    broken = type("Broken", (Scored,), {hook: fails})
+    with connect(":memory:") as store:
+        first = run_tasks(TASKS, broken, eager, store=store)
+        provenance = first[0].episode.data["provenance"]
+        assert (first[0].stop_reason, provenance["agent_id"]) == ("failure", "eager")
+        assert run_tasks(TASKS, broken, eager, store=store).resumed == 4
+        others = run_tasks(TASKS, broken, lambda: ScriptedPolicy([]), store=store)
+        assert others.resumed == 0
+
+
+def test_where_the_environment_could_not_be_made_the_next_run_is_another_attempt():
+    class Down(Scored):
+        is_down = True
+
+        def __init__(self) -> None:
+            if Down.is_down:
+                raise OSError("no room")
+
+    with connect(":memory:") as store:
+        first = run_tasks(TASKS, Down, eager, store=store)
+        second = run_tasks(TASKS, Down, eager, store=store)
+        assert (second.resumed, second[0].episode.data["provenance"]["previous"]) == (
+            0,
+            first[0].episode.episode_id,
+        )
+        Down.is_down = False
+        third = run_tasks(TASKS, Down, eager, store=store)
+        assert third[0].episode.data["provenance"]["previous"] == second[0].episode.episode_id
+        assert run_tasks(TASKS, Down, eager, store=store).resumed == 4
+
+
+def test_what_is_no_environment_is_said_in_every_run():
+    message = "the environment factory returned NoneType, not an Environment"
+    none: Any = lambda: None  # noqa: E731
+    with connect(":memory:") as store:
+        for runtime_factory in (None, LocalRuntime):
+            run = run_tasks(TASKS, none, eager, store=store, runtime_factory=runtime_factory)
+            assert [r.episode.errors[0]["message"] for r in run] == [message] * 4
+
+
+def test_an_environment_that_does_not_close_does_not_stop_a_run_that_is_resumed():
+    class Stuck(Scored):
+        def close(self) -> None:
+            raise OSError("busy")
+
+    with connect(":memory:") as store:
+        run_tasks(TASKS, Stuck, eager, store=store)
+        assert run_tasks(TASKS, Stuck, eager, store=store).resumed == 4
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, 2**63, 10**30])
+def test_large_seeds_are_recognized(seed: int):
+    tasks = TaskDataset("large", "1", [counting(1, seed=seed)])
+    with connect(":memory:") as store:
+        (first,) = run_tasks(tasks, Scored, eager, store=store)
+        assert first.episode.data["seed"] == seed
+        assert run_tasks(tasks, Scored, eager, store=store).resumed == 1
+
+
+def test_a_store_that_is_open_for_reading_gives_what_was_done_and_takes_nothing_new(tmp_path: Path):
+    path = tmp_path / "store.duckdb"
+    run_tasks(TASKS, Scored, eager, store=path)
+    with connect(path, read_only=True) as store:
+        assert run_tasks(TASKS, Scored, eager, store=store).resumed == 4
+        with pytest.raises(StoreError, match="does not have the tasks of more"):
+            run_tasks(TaskDataset("more", "1", [counting(2)]), Scored, eager, store=store)
+        with pytest.raises(StoreError, match="open for reading only"):
+            run_tasks(TASKS, Scored, eager, store=store, repeats=2)
+
+
+def test_a_reward_that_is_not_finite_is_no_reward():
+    class Odd(Counter):
+        def step(self, action: Any) -> Any:
+            observation, _, terminated, truncated, info = super().step(action)
+            return observation, math.inf, terminated, truncated, info
+
+    run = run_tasks(TaskDataset("one", "1", [counting(1)]), Odd, eager)
+    assert (run[0].reward, run.mean_reward, len(run.unscored)) == (None, None, 1)
+    assert run[0].episode.coverage_issues[0].startswith("contract at step 1")
 
 
 def test_an_unscored_rollout_is_no_0():
