@@ -115,10 +115,15 @@ def _name(field: str) -> str:
 
 
 def _copied(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     try:
         return copy.deepcopy(value)
     except Exception:  # a lock, a socket: it cannot be a copy, and is the value all the same
         return value
+
+
+_PLAIN = frozenset({bool, float, int, str, type(None)})
 
 
 def _hashable(value: Any) -> Any:
