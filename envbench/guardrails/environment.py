@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -115,7 +116,8 @@ class GuardrailGymEnv(gymnasium.Env[dict[str, Any], Any]):
         self._index = int(self.np_random.integers(len(self.tasks))) if pinned is None else pinned
         self._evaluation = None
         task = self.tasks[self._index]
-        observation, adjusted = self.encoding.encode(task.request)
+        # a copy, because the info holds values of the request, and whoever gets it may change them
+        observation, adjusted = self.encoding.encode(copy.deepcopy(task.request))
         return observation, self._shown(task, adjusted)
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:

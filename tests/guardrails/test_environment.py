@@ -174,6 +174,18 @@ def test_what_an_observation_cannot_show_is_listed_at_reset_too(till: Till) -> N
     assert info["adjusted"] == [{"field": "context.amount", "reason": "clipped", "value": 2000.0}]
 
 
+def test_who_changes_an_info_changes_no_task(till: Till) -> None:
+    asked = GuardrailTask("t", request(rows=["a"]), Effect.ALLOW)
+    env = GuardrailGymEnv(till, [asked])
+    _, before = env.reset()
+    *_, after = env.step(0)
+    for info in (before, after):
+        assert info["adjusted"] == [{"field": "context.rows", "reason": "unknown", "value": ["a"]}]
+        info["adjusted"][0]["value"].append("b")
+    assert asked.request == request(rows=["a"])
+    assert env.reset()[1]["adjusted"][0]["value"] == ["a"]
+
+
 @pytest.mark.parametrize("mode", ["utility", "adversarial"])
 @pytest.mark.parametrize("action", [0, 1])
 def test_a_crash_is_its_own_outcome_and_earns_nothing(mode: Any, action: int) -> None:

@@ -180,6 +180,19 @@ def test_a_vector_in_one_process(till: Till, mode: AutoresetMode) -> None:
     assert till.closed == 1
 
 
+def test_a_vector_that_is_reset_by_its_caller(till: Till) -> None:
+    envs = gymnasium.make_vec(
+        NAME, 2, vectorization_mode="sync", vector_kwargs={"autoreset_mode": AutoresetMode.DISABLED}
+    )
+    for index in (1, 0):
+        mask = np.array([True, True])
+        _, infos = envs.reset(options={"task_index": index, "reset_mask": mask})
+        assert infos["task_index"].tolist() == [index, index]
+        assert envs.step(np.array([0, 3]))[1].tolist() == [1.0, float(index)]
+    envs.close()
+    assert till.closed == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_a_vector_in_processes_of_their_own(context: str) -> None:
