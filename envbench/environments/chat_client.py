@@ -74,7 +74,7 @@ class ChatClient:
         timeout: seconds for one request. It is given up when nothing comes for so long, and when
             the answer is not whole after so long.
         time_limit: seconds for all requests and waits of an episode together; None for no limit.
-        retries: how often a request is repeated that met a status 408, 409, 429 or 5xx, a
+        max_retries: how often a request is repeated that met a status 408, 409, 425, 429 or 5xx, a
             connection or stream that broke, a time-out, or what is no answer.
         backoff: seconds before the first repetition, doubled for each further one, up to a quarter
             less at random. ``Retry-After`` of the endpoint goes before.
@@ -100,7 +100,7 @@ class ChatClient:
         stream: bool = False,
         timeout: float = 120.0,
         time_limit: float | None = None,
-        retries: int = 5,
+        max_retries: int = 5,
         backoff: float = 0.5,
         max_wait: float = 60.0,
         echo: Sequence[str] = (),
@@ -119,9 +119,9 @@ class ChatClient:
         self.stream = bool(stream)
         self.timeout = _require_seconds("timeout", timeout)
         self.time_limit = None if time_limit is None else _require_seconds("time_limit", time_limit)
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ValueError(f"retries must be an integer from 0, not {retries!r}")
-        self.retries = retries
+        if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
+            raise ValueError(f"max_retries must be an integer from 0, not {max_retries!r}")
+        self.max_retries = max_retries
         self.backoff = _require_seconds("backoff", backoff, zero=True)
         self.max_wait = _require_seconds("max_wait", max_wait, zero=True)
         if isinstance(echo, str):
@@ -207,7 +207,7 @@ class ChatClient:
 
     def _wait(self, trouble: Trouble, tried: int) -> float | None:
         """Seconds before the next request; None when there is to be none."""
-        if not trouble.retry or tried > self.retries:
+        if not trouble.retry or tried > self.max_retries:
             return None
         if trouble.after is not None:
             return trouble.after if trouble.after <= self.max_wait else None

@@ -95,18 +95,21 @@ class ChatPolicy:
             sent and received; ``turns``, one for each answer: ``answer`` (``calls``, ``text``,
             ``refusal``, ``empty`` or ``none``), ``finish_reason``, ``usage``, ``served``,
             ``latency_ms``, ``elapsed_ms`` with repetitions and waits, ``tries`` that failed;
-            ``usage`` summed, ``turns_without_usage``, ``requests``, ``latency_ms`` summed.
+            ``usage`` summed, ``turns_without_usage``, ``requests``, how many of them were
+            ``retries``, and ``latency_ms`` summed.
         """
         said = self.identity()
         usages = [turn["usage"] for turn in self._turns if turn["usage"] is not None]
         answered = [turn for turn in self._turns if turn["answer"] != "none"]
+        tries = [each for turn in self._turns for each in turn["tries"]]
         return {
             **{name: said[name] for name in ("model", "endpoint", "settings", "stream")},
             "messages": list(self._talk.messages),
             "turns": list(self._turns),
             "usage": _total(usages),
             "turns_without_usage": len(answered) - len(usages),
-            "requests": sum(len(turn["tries"]) for turn in self._turns) + len(answered),
+            "requests": len(tries) + len(answered),
+            "retries": sum("wait_ms" in each for each in tries),
             "latency_ms": round(sum(turn["latency_ms"] for turn in answered), 3),
         }
 

@@ -219,7 +219,7 @@ def test_what_is_no_answer_is_asked_for_again():
 def test_an_address_that_is_no_api_says_so_in_the_end():
     with (
         ChatServer(lambda request: HTML) as server,
-        ChatClient(server.url, backoff=0.001, retries=1) as client,
+        ChatClient(server.url, backoff=0.001, max_retries=1) as client,
         pytest.raises(ChatFailed, match="is base_url the address of an OpenAI-compatible API"),
     ):
         client.ask(client.request("m", [], []))

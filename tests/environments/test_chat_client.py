@@ -27,7 +27,7 @@ from tests.environments.endpoint import (
 )
 from tests.environments.worlds import Counter, counting
 
-QUICK: dict[str, Any] = {"backoff": 0.001, "retries": 3}
+QUICK: dict[str, Any] = {"backoff": 0.001, "max_retries": 3}
 
 
 def ask(client: ChatClient, content: str = "Hello?", **more: Any) -> Any:
@@ -172,7 +172,7 @@ def test_an_answer_may_be_compressed(encoding):
 
 @pytest.mark.parametrize("status", [200, 204])
 def test_an_empty_answer_of_http_is_no_answer(status):
-    failed, requests = refusal_of([Reply(status), says("Hi.")], retries=0)
+    failed, requests = refusal_of([Reply(status), says("Hi.")], max_retries=0)
     assert (failed.kind, requests) == ("malformed", 1)
 
 
@@ -204,12 +204,12 @@ def test_repetitions_come_to_an_end():
     assert (requests, failed.status, len(failed.tries)) == (4, 503, 4)
     assert str(failed) == "no answer of model 'm' after 4 requests: status 503: down"
     assert ["wait_ms" in each for each in failed.tries] == [True, True, True, False]
-    failed, requests = refusal_of(lambda request: refusing(503, "down"), retries=0)
+    failed, requests = refusal_of(lambda request: refusing(503, "down"), max_retries=0)
     assert requests == 1
 
 
 def test_waits_double_up_to_the_longest():
-    options = {"backoff": 0.002, "retries": 4, "max_wait": 0.006}
+    options = {"backoff": 0.002, "max_retries": 4, "max_wait": 0.006}
     failed, _ = refusal_of(lambda request: refusing(500), **options)
     waits = [each["wait_ms"] for each in failed.tries[:-1]]
     for wait, full in zip(waits, [2, 4, 6, 6], strict=True):
@@ -225,7 +225,7 @@ def test_what_the_endpoint_asks_to_wait_goes_before():
         refusing(503, Retry_After="soon"),
         says("Hi."),
     ]
-    options = {**QUICK, "backoff": 0.004, "retries": 4}
+    options = {**QUICK, "backoff": 0.004, "max_retries": 4}
     with ChatServer(script) as server, ChatClient(server.url, **options) as client:
         waits = [each["wait_ms"] for each in ask(client).tries]
     assert waits[:3] == [2, 3, 0]
@@ -271,7 +271,7 @@ def test_a_connection_that_fails_is_tried_again(reply, kind, message):
     with (
         ChatServer(lambda request: replies.pop() if replies else says("Hi.")) as server,
         # a machine that is busy may miss the time more than once
-        ChatClient(server.url, timeout=0.2, backoff=0.001, retries=50) as client,
+        ChatClient(server.url, timeout=0.2, backoff=0.001, max_retries=50) as client,
     ):
         answered = ask(client)
     tried = answered.tries[0]
@@ -303,7 +303,7 @@ def test_an_answer_that_comes_for_ever_is_given_up():
     failed, requests = refusal_of(
         lambda request: Reply(pieces=dripping(), headers=headers),
         timeout=0.05,
-        retries=1,
+        max_retries=1,
         stream=True,
     )
     assert (failed.kind, requests) == ("timeout", 2)
@@ -315,7 +315,7 @@ def test_an_answer_that_is_too_large_is_not_taken_in():
         for _ in range(70):
             yield b" " * 2**20
 
-    failed, requests = refusal_of(lambda request: Reply(pieces=much()), retries=0)
+    failed, requests = refusal_of(lambda request: Reply(pieces=much()), max_retries=0)
     assert (failed.kind, requests) == ("malformed", 1)
     assert "more than 67,108,864 bytes" in str(failed)
 
@@ -323,7 +323,7 @@ def test_an_answer_that_is_too_large_is_not_taken_in():
 def test_the_time_of_an_episode_ends_its_repetitions():
     with (
         ChatServer(lambda request: refusing(503, "down")) as server,
-        ChatClient(server.url, backoff=30, retries=9) as client,
+        ChatClient(server.url, backoff=30, max_retries=9) as client,
     ):
         with pytest.raises(
             ChatFailed, match=r"is beyond the episode's time; status 503: down"
@@ -392,8 +392,8 @@ def message_call() -> dict[str, Any]:
         ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0"),
         ({"timeout": True}, TypeError, "timeout must be a number of seconds, not bool"),
         ({"time_limit": float("nan")}, ValueError, "time_limit must be a number"),
-        ({"retries": -1}, ValueError, "retries must be an integer from 0, not -1"),
-        ({"retries": True}, ValueError, "retries must be an integer"),
+        ({"max_retries": -1}, ValueError, "max_retries must be an integer from 0, not -1"),
+        ({"max_retries": True}, ValueError, "max_retries must be an integer"),
         ({"backoff": -1}, ValueError, "backoff must be a number of seconds"),
         ({"max_wait": "1"}, TypeError, "max_wait must be a number of seconds, not str"),
         ({"echo": "reasoning"}, TypeError, "echo must be a list of names"),

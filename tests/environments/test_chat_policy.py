@@ -44,7 +44,7 @@ def play(
     """A rollout by a model, what its policy recorded, and the endpoint."""
     world = env or Counter()
     with ChatServer(script) as server:
-        with ChatClient(server.url, **{"backoff": 0.001, "retries": 2, **options}) as client:
+        with ChatClient(server.url, **{"backoff": 0.001, "max_retries": 2, **options}) as client:
             rollout = world.rollout(counting(goal), client, model="m")
         world.close()
     return rollout, rollout.episode.data["provenance"]["labels"]["policy"], server
@@ -406,7 +406,7 @@ def test_no_answer_is_the_failure_of_the_rollout():
         (429, "status 429: busy"),
         (400, "status 400: no"),
     ]
-    assert record["requests"] == 4
+    assert (record["requests"], record["retries"]) == (4, 2)
     # the result of the call before is there, though no answer came to it
     assert [each["role"] for each in record["messages"]] == ["user", "assistant", "tool", "user"]
 
@@ -451,7 +451,8 @@ def test_usage_latency_and_repetitions_are_recorded():
         "prompt_tokens_details": {"cached_tokens": 8},
         "cost": 0.5,
     }
-    assert (record["turns_without_usage"], record["requests"]) == (1, 4)
+    assert record["turns_without_usage"] == 1
+    assert (record["requests"], record["retries"]) == (4, 1)
     first, second, _ = record["turns"]
     assert (first["usage"], second["usage"]) == (detailed, None)
     assert first["served"] == {"id": "chatcmpl-1", "model": "served-1"}
@@ -532,7 +533,7 @@ def test_identities_tell_how_a_model_is_asked():
 
     plain = identity()
     assert plain == identity(api_key="one") == identity(headers={"X": "value"})
-    assert plain == identity(timeout=1, retries=0)
+    assert plain == identity(timeout=1, max_retries=0)
     changed = [
         {"model": "n"},
         {"base_url": "http://127.0.0.1:2"},
