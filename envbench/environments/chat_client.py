@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,15 +156,23 @@ class ChatClient:
             del body["stream_options"]
         return body
 
-    def ask(self, body: dict[str, Json], *, seconds: float | None = None) -> Answered:
+    def ask(
+        self,
+        body: dict[str, Json],
+        *,
+        seconds: float | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Answered:
         """Send a request until it is answered.
 
         Args:
             body: see `request`.
             seconds: the time for it and all its repetitions; None for no limit.
+            is_stopped: asked during waits; true gives up.
 
         Raises:
             ChatFailed: when there was no answer.
+            KeyboardInterrupt: when it was stopped.
         """
         self._at.open()
         begun = time.monotonic()
@@ -190,7 +198,7 @@ class ChatClient:
                 told = f"a wait of {wait:g} s is beyond the episode's time; {got.message}"
                 raise self._failed(body, Trouble("time_limit", told, got.status), tries)
             tries[-1]["wait_ms"] = round(1000 * wait, 3)
-            time.sleep(wait)
+            _sleep(wait, is_stopped)
 
     def close(self) -> None:
         """Close the connections; the next request opens others. More than once is fine."""
@@ -246,6 +254,18 @@ class Answered:
     tries: list[dict[str, Json]] = field(default_factory=list)
     latency_ms: float = 0.0
     elapsed_ms: float = 0.0
+
+
+def _sleep(seconds: float, is_stopped: Callable[[], bool]) -> None:
+    """Wait, in slices, so that it is heard when the run is stopped."""
+    end = time.monotonic() + seconds
+    while True:
+        if is_stopped():
+            raise KeyboardInterrupt("the run was stopped")
+        left = end - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(left, 0.2))
 
 
 def _require_settings(settings: Any) -> dict[str, Json]:

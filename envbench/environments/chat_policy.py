@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envbench.checks.lines import counted
@@ -47,11 +47,17 @@ class ChatPolicy:
         self.agent_id = model
         self._owns = client is None
         self._info: Mapping[str, Any] | None = None
+        self._is_stopped: Callable[[], bool] = lambda: False
         self._begin()
 
-    def start(self) -> None:
-        """Begin a new conversation."""
+    def start(self, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Begin a new conversation.
+
+        Args:
+            is_stopped: asked while an endpoint is waited for; true gives up.
+        """
         self._begin()
+        self._is_stopped = is_stopped
 
     def act(
         self, observation: Any, *, tools: Sequence[ToolSpec], info: Mapping[str, Any]
@@ -163,7 +169,7 @@ class ChatPolicy:
         body = client.request(self.model, self._talk.sent, [_offered(each) for each in tools])
         left = None if client.time_limit is None else client.time_limit - self._spent
         try:
-            answered = client.ask(body, seconds=left)
+            answered = client.ask(body, seconds=left, is_stopped=self._is_stopped)
             turn = self._hear(body, answered)
         except ChatFailed as failure:
             self._turns.append(

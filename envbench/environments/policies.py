@@ -28,7 +28,9 @@ class Policy(Protocol):
     - ``agent_id``: names policy and version in evidence; by default the class's name.
     - ``identity() -> Json``: what tells this policy from one of the same name, such as its
       settings, for `run_tasks` to know what it did before; no keys or passwords.
-    - ``start(*, tools, seed)``: called after the reset; a policy that is used again begins anew.
+    - ``start(*, tools, seed, is_stopped)``: called after the reset, with those that its signature
+      names; a policy that is used again begins anew. One that waits long asks ``is_stopped()``, and
+      raises KeyboardInterrupt when the run was stopped meanwhile.
     - ``finish(*, info, stop_reason)``: called after the last step, with its info.
     - ``record() -> dict``: portable JSON that is kept with the episode, in
       ``data["provenance"]["labels"]["policy"]``: usage, latencies, a conversation.

@@ -275,7 +275,12 @@ class _Rollout:
             return self._let_interact(guarded, policy, observation, info)
         tools, self.last_info = guarded.tools, info
         if callable(getattr(policy, "start", None)):
-            call_with(policy.start, tools=tools, seed=self.header.seed)
+            call_with(
+                policy.start,
+                tools=tools,
+                seed=self.header.seed,
+                is_stopped=self.job.is_stopped,
+            )
         names = taken(policy.act, "tools", "info")
         while True:
             if self.job.is_stopped():

@@ -225,6 +225,27 @@ def test_an_interrupt_goes_on_and_the_episode_is_kept_as_interrupted(moment, tmp
         assert store.verify().ok
 
 
+def test_an_interrupt_ends_the_waits_of_all_threads(tmp_path):
+    main = threading.main_thread().ident
+    assert main is not None
+    waiting = threading.Barrier(3, action=lambda: signal.pthread_kill(main, signal.SIGINT))
+
+    def busy(request: Request) -> Reply:
+        waiting.wait()
+        return refusing(429, "busy", Retry_After="50")
+
+    path = tmp_path / "store.duckdb"
+    with (
+        ChatServer(busy) as server,
+        ChatClient(server.url, max_retries=1) as client,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run_tasks(TASKS, Counter, client, model="m", concurrency=3, store=path, progress=False)
+    assert len(server.requests) == 3  # it was not waited for 50 seconds, nor asked again
+    with connect(path) as store:
+        assert {episode.ending for episode in store.episodes()} == {"interrupted"}
+
+
 # -- models, scripts and replays in one store -----------------------------------------------------
 
 
