@@ -122,19 +122,32 @@ def _readable(svg: str, description: str) -> str:
     document = minidom.parseString(svg.encode())
     root = document.documentElement
     assert root is not None
-    for link in root.getElementsByTagName("a"):
-        link.setAttribute("href", link.getAttribute("xlink:href").removeprefix(_BASE))
-        link.removeAttribute("xlink:href")
+    _link(root)
     for element in root.getElementsByTagName("*"):
         for name in ("d", "transform"):
             if element.hasAttribute(name):
                 element.setAttribute(name, _LONG.sub(_rounded, element.getAttribute(name)))
+        if element.getAttribute("aria-hidden") == "true" and element.tagName == "g":
+            # what only decorates does not stand between the pointer and what is below it
+            element.setAttribute("pointer-events", "none")
         _entitle(document, element)
     # links inside a picture would be hidden from a screen reader
     root.setAttribute("role", "group" if root.getElementsByTagName("a") else "img")
     root.setAttribute("aria-label", description)
     root.setAttribute("class", "envbench-chart")
     return root.toxml()
+
+
+def _link(root: minidom.Element) -> None:
+    """Give links their own addresses, and let the keyboard stop once at each."""
+    seen: set[str] = set()
+    for link in root.getElementsByTagName("a"):
+        address = link.getAttribute("xlink:href").removeprefix(_BASE)
+        link.removeAttribute("xlink:href")
+        link.setAttribute("href", address)
+        if address in seen:
+            link.setAttribute("tabindex", "-1")
+        seen.add(address)
 
 
 def _entitle(document: minidom.Document, element: minidom.Element) -> None:

@@ -216,17 +216,29 @@ def _grid(
                 x=place.x(column),
                 tip=f"{check.name}, {len(rows)} pairs: {_in_words(counts)}",
             )
-    encodings = {**tips([{"tip": ""}])}
-    if any(cell["href"] for cell in cells):
-        encodings["href"] = alt.Href("href:N")
     layers: list[Any] = [
         ground(_spans(place), height),
         _head(checks, place, height),
-        *outcome_boxes(faint, width, height, opacity=0.28, **encodings),
-        *outcome_boxes(strong, width, height, **encodings),
+        *_boxes(faint, width, height, opacity=0.28),
+        *_boxes(strong, width, height, opacity=1),
         texts(counted, along("x", width), height, align="center", colour=SOFT),
     ]
     return panel(*layers, width=width, height=height)
+
+
+def _boxes(
+    cells: Sequence[dict[str, Any]], width: float, height: float, *, opacity: float
+) -> list[alt.Chart]:
+    """The boxes of cells; those that lead nowhere are no links."""
+    linked = [cell for cell in cells if cell["href"] is not None]
+    plain = [cell for cell in cells if cell["href"] is None]
+    shown = []
+    if plain or not linked:
+        shown += outcome_boxes(plain, width, height, opacity=opacity, **tips(plain))
+    if linked:
+        more = {**tips(linked), "href": alt.Href("href:N")}
+        shown += outcome_boxes(linked, width, height, opacity=opacity, **more)
+    return shown
 
 
 def _head(checks: Sequence[CheckComparison], place: _Place, height: float) -> alt.Chart:

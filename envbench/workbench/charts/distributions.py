@@ -12,6 +12,7 @@ import polars as pl
 
 from envbench.workbench.charts.drawing import data, down, grid, measured, panel, texts, ticks, tips
 from envbench.workbench.charts.figures import count
+from envbench.workbench.charts.names import text_width
 from envbench.workbench.charts.rows import Rows
 from envbench.workbench.charts.theme import INK, LINE
 
@@ -97,7 +98,7 @@ def histograms(
     # a single bar is not to fill the panel
     room = max(0.03 * (bins.end - bins.start), (12 - bins.number) * bins.width / 2)
     domain = (bins.start - room, bins.end + room)
-    places = ticks(*(domain if bins.number < 12 else (bins.start, bins.end)), 6)
+    places = _fitting(*(domain if bins.number < 12 else (bins.start, bins.end)), width)
     if bins.width == 1.0:
         places = [place for place in places if place == int(place)]
     if bins.start >= -0.5:  # nothing below zero was seen, and may not be possible
@@ -150,6 +151,16 @@ def histograms(
         width=width,
         height=rows.height,
     )
+
+
+def _fitting(low: float, high: float, width: float) -> list[float]:
+    """As many ticks as have room for their labels, six at most."""
+    for most in range(6, 1, -1):
+        places = ticks(low, high, most)
+        room = width * (places[1] - places[0]) / (high - low) if len(places) > 1 else width
+        if room >= max(text_width(f"{place:,.15g}") for place in places) + 8:
+            break
+    return places
 
 
 def figure(value: float | None) -> str:

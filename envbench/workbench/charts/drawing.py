@@ -14,7 +14,7 @@ import altair as alt
 import polars as pl
 
 from envbench.checks.lines import visible
-from envbench.workbench.charts.names import fitted, text_width
+from envbench.workbench.charts.names import BOLD, fitted, text_width
 from envbench.workbench.charts.theme import BAND, GRID, INK, LINE_HEIGHT, SIZE, SOFT, TITLE_SIZE
 
 Row: TypeAlias = Mapping[str, Any]
@@ -166,10 +166,10 @@ def framed(
     chart: Any = beside
     if keys is not None:
         chart = alt.vconcat(keys, beside, spacing=room, bounds="flush")
-    least = max(width, 560)
+    least = max(width, 420)
     return chart.properties(
         title=alt.TitleParams(
-            text=fitted(title, least, lines=3, size=TITLE_SIZE * 1.06),
+            text=fitted(title, least, lines=3, size=TITLE_SIZE * BOLD),
             subtitle=[line for note in notes for line in fitted(note, least, lines=4)],
             anchor="start",
             frame="bounds",

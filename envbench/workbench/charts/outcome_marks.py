@@ -37,7 +37,7 @@ def outcome_box(word: str, x: float, y: float, width: float, tall: float) -> dic
 def outcome_boxes(
     rows: Sequence[Row], width: float, height: float, *, opacity: float = 1, **encodings: Any
 ) -> list[alt.Chart]:
-    """Boxes with their marks, for a panel of this size; encodings are given to both."""
+    """Boxes with their marks, for a panel of this size; encodings are those of the boxes."""
     x, y = along("left", width), down("top", height)
     place = {"x": along("x", width), "y": down("y", height)}
     box = alt.Chart(data(rows)).mark_rect(cornerRadius=2, strokeWidth=1, opacity=opacity)
@@ -58,7 +58,7 @@ def outcome_boxes(
             **place,
             shape=alt.Shape("mark:N", scale=None),
             stroke=alt.Stroke("on:N", scale=None),
-            **{name: value for name, value in encodings.items() if name != "description"},
+            **{name: value for name, value in encodings.items() if name == "tooltip"},
         ),
     ]
 

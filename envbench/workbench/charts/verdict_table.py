@@ -14,7 +14,7 @@ from envbench.workbench.charts.checks import about, worst_first
 from envbench.workbench.charts.drawing import along, data, down, framed, panel, stacked, texts, tips
 from envbench.workbench.charts.figures import count
 from envbench.workbench.charts.legend import Key, legend
-from envbench.workbench.charts.names import fitted
+from envbench.workbench.charts.names import BOLD, fitted, text_width
 from envbench.workbench.charts.theme import (
     BAND,
     BLUE,
@@ -25,6 +25,7 @@ from envbench.workbench.charts.theme import (
     ON_COLOUR,
     ON_YELLOW,
     OUTCOMES,
+    SIZE,
     SOFT,
     VERMILION,
     YELLOW,
@@ -87,8 +88,13 @@ class _Form:
         return cls(rows, columns)
 
     @property
+    def cell(self) -> float:
+        """The width of a column, which has room for its heading."""
+        return max(_CELL, *(text_width(word) + 6 for word in self.columns))
+
+    @property
     def width(self) -> float:
-        return _LABELS + len(self.columns) * _CELL + _TOTAL + _BETWEEN
+        return _LABELS + len(self.columns) * self.cell + _TOTAL + _BETWEEN
 
     @property
     def height(self) -> float:
@@ -98,15 +104,15 @@ class _Form:
     def x(self, column: int) -> float:
         """The middle of a column, from the left of the table."""
         if column == len(self.columns):
-            return _LABELS + column * _CELL + _TOTAL / 2
-        return _LABELS + (column + 0.5) * _CELL
+            return _LABELS + column * self.cell + _TOTAL / 2
+        return _LABELS + (column + 0.5) * self.cell
 
     def y(self, row: int) -> float:
         """The middle of a row, from below the name."""
         return _HEADS + (row + 0.5) * _ROW
 
     def name(self, check: CheckComparison) -> list[str]:
-        return fitted(check.name, self.width - _BETWEEN - 8, lines=2)
+        return fitted(check.name, self.width - _BETWEEN - 8, lines=2, size=SIZE * BOLD)
 
 
 _ALWAYS = {"passed", "failed", "unknown"}
@@ -136,14 +142,17 @@ class _Drawing:
             for column, after in enumerate(form.columns):
                 if (before, after) != ("unmatched", "unmatched"):
                     x, y = left + form.x(column), top + form.y(row)
-                    self.cell(check, before, after, x, y)
+                    self.box(check, before, after, (x, y), form.cell)
 
-    def cell(self, check: CheckComparison, before: str, after: str, x: float, y: float) -> None:
+    def box(
+        self, check: CheckComparison, before: str, after: str, at: tuple[float, float], width: float
+    ) -> None:
+        x, y = at
         number = sum(n for pair, n in check.table.items() if pair == (before, after))
         fill, on = _colours(before, after, number)
         said = before if before == after else f"{before}, then {after}"
         tip = f"{check.name}: {count(number, 'pair')} {said}"
-        box = {"x": x - _CELL / 2 + 1, "x2": x + _CELL / 2 - 1, "y": y - _ROW / 2 + 1}
+        box = {"x": x - width / 2 + 1, "x2": x + width / 2 - 1, "y": y - _ROW / 2 + 1}
         self.boxes.append({**box, "y2": y + _ROW / 2 - 1, "fill": fill, "tip": tip})
         self.figure(x, y, f"{number:,}", on, tip)
 
