@@ -167,7 +167,7 @@ class _Whole:
     parts: dict[str, Any] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
     # where the pieces of the call of each index go
-    places: dict[Any, int] = field(default_factory=dict)
+    places: dict[int | None, int] = field(default_factory=dict)
     finish_reason: Any = None
     usage: Any = None
 
@@ -204,7 +204,9 @@ class _Whole:
         for name, value in piece.items():
             if name in ("index", "id") or value is None:
                 continue
-            if name == "function" and isinstance(value, dict):
+            if name == "function":
+                if not isinstance(value, dict):
+                    raise NoAnswer("a function of tool_calls in the stream is no object")
                 self._add_function(call.setdefault("function", {}), value)
             elif name == "type":
                 call[name] = value
@@ -214,12 +216,13 @@ class _Whole:
     def _call_of(self, piece: dict[str, Any]) -> dict[str, Any]:
         """The call that a piece belongs to: by index, else the last; a new id begins another."""
         given = piece.get("id")
-        place = self.places.get(piece["index"]) if "index" in piece else len(self.calls) - 1
+        index = piece.get("index") if isinstance(piece.get("index"), int) else None
+        place = len(self.calls) - 1 if index is None else self.places.get(index)
         known = self.calls[place] if place is not None and place >= 0 else None
         if known is None or (given and known.get("id") and given != known["id"]):
             known = {}
             self.calls.append(known)
-            self.places[piece.get("index")] = len(self.calls) - 1
+            self.places[index] = len(self.calls) - 1
         if given:
             known["id"] = given
         return known

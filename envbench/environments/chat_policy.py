@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -248,7 +249,16 @@ def _total(usages: Sequence[Mapping[str, Json]]) -> dict[str, Json] | None:
         numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         nested = [value for value in values if isinstance(value, dict)]
         if numbers:
-            total[name] = sum(numbers)
+            total[name] = _sum(numbers)
         elif nested:
             total[name] = _total(nested)
     return total
+
+
+def _sum(numbers: Sequence[float]) -> float | None:
+    """The sum; None beyond what a double can hold."""
+    try:
+        total = sum(numbers)
+    except OverflowError:
+        return None
+    return total if isinstance(total, int) or math.isfinite(total) else None
