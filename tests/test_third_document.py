@@ -223,8 +223,7 @@ def support_model(request: Request) -> Reply:
     return says(None, call("issue_refund"))
 
 
-def test_the_document_s_rollout_by_a_model(document, capsys, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def test_the_document_s_rollout_by_a_model(document, capsys):
     with ChatServer(support_model) as server:
         # the imports, the endpoint's address and the model's name are all that is changed
         client = CLIENT.replace("https://api.pluralintel.com/v1", server.url)

@@ -205,8 +205,12 @@ class Endpoint:
                     default_query=self._query,
                     api_key=self._key or "none",  # it insists on one, also where none is sent
                     max_retries=0,
-                    # the package would take the headers along to another host
-                    http_client=openai.DefaultHttpxClient(follow_redirects=False),
+                    http_client=openai.DefaultHttpxClient(
+                        # the package would take the headers along to another host
+                        follow_redirects=False,
+                        # no proxy knows the way to this machine itself
+                        trust_env=not _is_loopback(urlsplit(self._address).hostname),
+                    ),
                 )
                 self._made = made
                 self._close = weakref.finalize(self, made.close)
@@ -294,6 +298,10 @@ def _require_address(given: Any) -> tuple[str, dict[str, str]]:
     if parts.username is not None or parts.password is not None:
         raise ValueError("base_url must hold no name and password: give api_key= or headers=")
     return f"{parts.scheme}://{parts.netloc}{parts.path}", dict(parse_qsl(parts.query))
+
+
+def _is_loopback(host: str | None) -> bool:
+    return host in ("localhost", "::1") or str(host).startswith("127.")
 
 
 def _require_headers(headers: Any) -> dict[str, str]:

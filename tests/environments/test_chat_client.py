@@ -417,6 +417,18 @@ def test_a_client_is_copied_without_its_connections(monkeypatch):
         assert server.requests[1].headers["authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_endpoint_on_this_machine_is_reached_past_a_proxy(host, monkeypatch):
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with ChatServer([]) as proxy, ChatServer([says("Hi.")]) as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        with ChatClient(server.url.replace("127.0.0.1", host), **QUICK) as client:
+            assert ask(client).answer.message["content"] == "Hi."
+    assert proxy.received == b""
+
+
 def test_a_closed_client_opens_again():
     with ChatServer([says("One."), says("Two.")]) as server:
         client = ChatClient(server.url)
