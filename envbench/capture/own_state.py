@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from envbench.capture.recorder import Header
+from envbench.capture.recorder import Header, Recorder
 from envbench.evidence.case import EvalCase, require_name
 from envbench.evidence.tagged import describe_error
 
@@ -104,6 +104,14 @@ class OwnState:
         header.observer_id = OBSERVER_ID
         header.row_keys = self.env.row_keys
         header.audited = self.env.audit is not None
+        return self.identify(header)
+
+    def identify(self, header: Header) -> str | None:
+        """Say in the header its version, where the caller named none, and its fingerprint.
+
+        Returns:
+            What could not be told, None when nothing was missing.
+        """
         try:
             if header.provenance.environment_version is None:
                 version = str(self.env.version)
@@ -113,9 +121,12 @@ class OwnState:
             return f"fingerprint: not taken: {type(error).__name__}: {describe_error(error)}"
         return None
 
-    def case(self) -> EvalCase:
-        """The case that the task of this episode is."""
-        return self.env.describe_case()
+    def take_case(self, recorder: Recorder) -> None:
+        """Have the task that the reset chose be the case of an episode."""
+        try:
+            recorder.header.case = self.env.describe_case()
+        except Exception as error:  # such as a task whose tags are none
+            recorder.issue(f"case: not taken: {type(error).__name__}: {describe_error(error)}")
 
     def ending(self, early: str) -> str:
         """How an episode ended that no flag ended: an answer in text is the policy's own stop."""

@@ -27,6 +27,7 @@ from envbench.capture.batches import all_false, infos_of, numbers, sampler
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
 from envbench.capture.loops import drop, end_of, seed_of, times
+from envbench.capture.own_state import OwnState, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import NOTHING, Header, PlainRow, Recorder, SharedStep, hold
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
@@ -69,8 +70,10 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         self._mode = _autoreset_mode(envs)
         self._drawings = _Drawings(envs, frame_kind(envs)) if render else None
         self._each_is_reset = isinstance(envs.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
-        self._surroundings = _surroundings(envs)
+        self._own = _own_states(envs)
+        self._surroundings = _surroundings(envs, self._own)
         self._take_apart()
+        self._given_case = case
         environment_id = self._surroundings[0].environment_id
         self._case = case or EvalCase(environment_id, case_id=environment_id, expects="either")
         self._provenance = _numbered(with_run(provenance), self._n)
@@ -284,8 +287,14 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             max_obs_chars=self._limits["max_obs_chars"],
             max_action_chars=self._limits["max_action_chars"],
         )
+        own = self._own[i]
+        unknown = None if own is None else own.identify(header)
         recorder = self._open_sink().recorder(header)
         recorder.share = self._n
+        if unknown is not None:
+            recorder.issue(unknown)
+        if own is not None and self._given_case is None:
+            own.take_case(recorder)
         if self._drawings is not None:
             recorder.show(self._drawings.reader(i))
         if seed is not None and header.seed is None:
@@ -449,6 +458,9 @@ def capture_vector(
     A seed is that of the environment: the vector environments of Gymnasium give ``seed + i`` to the
     one at index i. Others seed all at once; then the label ``vector_seed`` has it, and no episode.
 
+    Of an `envbench.environments.Environment` name, version, fingerprint and task are recorded where
+    it is in this process, and no states: with SAME_STEP the last one is gone when a step returns.
+
     What a step raises is recorded in each environment, as nothing says in which it was raised.
 
     Args:
@@ -563,11 +575,23 @@ def _autoreset_mode(envs: VectorEnv[Any, Any, Any]) -> AutoresetMode:
         ) from None
 
 
-def _surroundings(envs: VectorEnv[Any, Any, Any]) -> list[Surroundings]:
+def _own_states(envs: VectorEnv[Any, Any, Any]) -> list[OwnState | None]:
+    """What each environment tells of itself, where it is here to be asked."""
+    inner = envs.unwrapped
+    if isinstance(inner, SyncVectorEnv):
+        return [own_state(env) for env in inner.envs]
+    return [None] * int(envs.num_envs)
+
+
+def _surroundings(
+    envs: VectorEnv[Any, Any, Any], own: Sequence[OwnState | None]
+) -> list[Surroundings]:
     """The surroundings of each environment, mostly the same."""
     inner = envs.unwrapped
     environment_id = None
-    if envs.spec is None and isinstance(inner, SyncVectorEnv) and inner.envs[0].spec is not None:
+    if own[0] is not None:  # its name stands before that of its spec, as in a rollout
+        environment_id = own[0].environment_id
+    elif envs.spec is None and isinstance(inner, SyncVectorEnv) and inner.envs[0].spec is not None:
         environment_id = inner.envs[0].spec.id  # made without make_vec
     shared = Surroundings(envs, environment_id)
     differ = getattr(inner, "observation_mode", "same") != "same"

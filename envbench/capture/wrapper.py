@@ -13,13 +13,12 @@ from gymnasium.utils import RecordConstructorArgs
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
 from envbench.capture.loops import drop, end_of, seed_of, times
-from envbench.capture.own_state import UNSCORED, OwnState, own_state
+from envbench.capture.own_state import UNSCORED, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
 from envbench.capture.recorder import UNSEEN, Header, RawState, Recorder, hold
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
-from envbench.evidence.tagged import describe_error
 from envbench.store import Store
 
 
@@ -174,7 +173,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             raise
         self._surroundings = header.surroundings = self._surroundings.of(self.env)
         if self._own is not None and self._given_case is None:
-            self._take_case(recorder, self._own)
+            self._own.take_case(recorder)
         self._recorder = recorder
         return result  # type: ignore[no-any-return]
 
@@ -265,13 +264,6 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         if unknown is not None:
             recorder.issue(unknown)
         return recorder
-
-    def _take_case(self, recorder: Recorder, own: OwnState) -> None:
-        """Take the task that the reset chose for the case."""
-        try:
-            recorder.header.case = own.case()
-        except Exception as error:  # such as a task whose tags are none
-            recorder.issue(f"case: not taken: {type(error).__name__}: {describe_error(error)}")
 
     def _ended(self, recorder: Recorder) -> None:
         assert self._sink is not None

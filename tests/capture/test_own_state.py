@@ -7,9 +7,16 @@ from typing import Any
 
 import gymnasium
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from envbench.capture import EpisodeCaptureWrapper, Provenance, capture_episode, capture_episodes
+from envbench.capture import (
+    EpisodeCaptureWrapper,
+    Provenance,
+    capture_episode,
+    capture_episodes,
+    capture_vector,
+)
 from envbench.capture.own_state import NotObserved
 from envbench.environments import ScriptedPolicy, TaskData, scorer
 from envbench.environments.replay import verify_replay
@@ -362,6 +369,25 @@ def test_other_environments_promise_no_state(store: Store):
     env.reset(seed=0)
     env.close()
     assert last(store).data["observer_id"] is None
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name.lower())
+def test_a_vector_of_them_has_names_and_tasks_and_no_states(mode: AutoresetMode, store: Store):
+    makers = [lambda: Counter(task=counting(1)), lambda: Counter(task=counting(2))]
+    envs = capture_vector(
+        SyncVectorEnv(makers, autoreset_mode=mode), exporter=store, async_capture=False
+    )
+    envs.reset(seed=1)
+    envs.step([ADD, ADD])
+    envs.close()
+    first, second = sorted(list(store.episodes())[-2:], key=lambda episode: episode.data["case_id"])
+    if mode is AutoresetMode.SAME_STEP:  # the first one was reset already, and closed early
+        first = next(e for e in reversed(list(store.episodes())) if e.ending == "terminated")
+    assert identity(first) == identity(second) == (*OURS[:3], None)
+    assert [first.data["case_id"], second.data["case_id"]] == ["to-1", "to-2"]
+    assert (first.ending, second.ending) == ("terminated", "closed_early")
+    assert first.verify() == []
+    assert first.coverage_issues == []
 
 
 def test_what_a_loop_recorded_is_replayed(store: Store):
