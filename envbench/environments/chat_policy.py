@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,10 @@ from envbench.environments.conversation import Conversation
 from envbench.environments.text import as_text
 from envbench.evidence.case import require_name
 from envbench.evidence.portable import Json
+
+
+def _never() -> bool:
+    return False
 
 
 class ChatPolicy:
@@ -48,10 +53,10 @@ class ChatPolicy:
         self.agent_id = model
         self._owns = client is None
         self._info: Mapping[str, Any] | None = None
-        self._is_stopped: Callable[[], bool] = lambda: False
+        self._is_stopped: Callable[[], bool] = _never
         self._begin()
 
-    def start(self, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def start(self, *, is_stopped: Callable[[], bool] = _never) -> None:
         """Begin a new conversation.
 
         Args:
@@ -151,7 +156,10 @@ class ChatPolicy:
             self.client.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ChatPolicy:
-        return ChatPolicy(self.client, model=self.model)  # a conversation of its own
+        copied = copy.copy(self)
+        copied._owns = False  # connections are shared, and stay open for the others
+        copied._begin()
+        return copied
 
     def __repr__(self) -> str:
         return f"<ChatPolicy {self.model} at {self.client.endpoint}>"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -522,7 +523,24 @@ def test_a_policy_that_is_used_again_begins_anew():
         assert [len(request.messages) for request in server.requests] == [1, 1]
         copied = copy.deepcopy(policy)
         assert (copied.client, copied.model) == (client, "m")
-        assert copied.record()["messages"] == []
+        assert (copied.record()["messages"], len(policy.record()["messages"])) == ([], 3)
+
+
+def test_copies_of_a_policy_share_its_connections_and_leave_them_open():
+    class Hopeful(ChatPolicy):
+        def remarks(self) -> list[str]:
+            return [*super().remarks(), "note: all will be well"]
+
+    with ChatServer([says("One."), says("Two.")]) as server:
+        policy = Hopeful(model="m", base_url=server.url)
+        copied = copy.deepcopy(policy)
+        env = Counter()
+        assert env.rollout(counting(), copied).episode.data["issues"] == ["note: all will be well"]
+        copied.close()
+        elsewhere = pickle.loads(pickle.dumps(ChatPolicy(policy.client, model="m")))
+        assert env.rollout(counting(), elsewhere).episode.output == "Two."
+        elsewhere.client.close()
+        policy.close()
 
 
 def test_identities_tell_how_a_model_is_asked():
