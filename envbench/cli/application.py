@@ -12,6 +12,7 @@ import typer
 from envbench.cli.output import one_line
 
 if TYPE_CHECKING:
+    from envbench.evidence.episode import EpisodeEvidence
     from envbench.store import Store
 
 app = typer.Typer(
@@ -66,3 +67,11 @@ def opened_store(path: Path) -> Iterator[Store]:
         raise BadInput(one_line(error)) from None
     with store:
         yield store
+
+
+def episode_of(store: Store, path: Path, episode_id: str) -> EpisodeEvidence:
+    """The episode that the caller named, of the store at the path that the caller gave."""
+    try:
+        return store.episode(episode_id)
+    except KeyError:
+        raise BadInput(f"{path}: has no episode {episode_id!r}") from None

@@ -14,6 +14,7 @@ from envbench.cli.application import (
     BadInput,
     StorePath,
     app,
+    episode_of,
     opened_store,
     refuse_missing,
 )
@@ -47,10 +48,7 @@ def changes(
         except (OSError, ValueError) as error:
             raise BadInput(str(error)) from None
     with opened_store(store) as opened:
-        try:
-            found = opened.episode(episode)
-        except KeyError:
-            raise BadInput(f"{store}: has no episode {episode!r}") from None
+        found = episode_of(opened, store, episode)
         history = changes_of(found)
         judged = find_violations(found, held) if held else None
     if as_json:

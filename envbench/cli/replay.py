@@ -19,6 +19,7 @@ from envbench.cli.application import (
     BadInput,
     StorePath,
     app,
+    episode_of,
     opened_store,
     refuse_missing,
 )
@@ -85,10 +86,7 @@ def replay(
         except (OSError, ValueError) as error:
             raise BadInput(str(error)) from None
     with opened_store(store) as opened:
-        try:
-            found = opened.episode(episode)
-        except KeyError:
-            raise BadInput(f"{store}: has no episode {episode!r}") from None
+        found = episode_of(opened, store, episode)
         try:
             with _said_on_stderr():
                 result = verify_replay(

@@ -23,6 +23,7 @@ from envbench.checks.rows import CheckIdentity, JudgedEpisode
 from envbench.comparison.outcomes import ERROR, FAILED, PASSED, UNKNOWN
 from envbench.comparison.selection import COLUMNS, Episodes, quoted
 from envbench.evidence.portable import canonical, parse
+from envbench.store.reading import WITH_CASE, WITH_ENVIRONMENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,20 +142,16 @@ class _Row:
     reward: float
 
 
-_ROWS = """
+_ROWS = f"""
 SELECT e.episode_id, e.case_id, e.case_digest, e.source_id, c.tags, e.seed, e.repeat, e.previous,
     e.ending, e.digest, e.episode_return,
     CASE WHEN e.seed IS NULL OR e.max_steps IS NULL THEN e.extra END AS extra,
     e.observer_id, v.gymnasium_version, e.max_steps, e.options, v.spaces, e.environment_id,
     e.environment_version, e.environment_fingerprint, e.agent_id
 FROM episodes AS e
-LEFT JOIN (
-    FROM cases QUALIFY row_number() OVER (PARTITION BY case_id, case_digest) = 1
-) AS c ON c.case_id = e.case_id AND c.case_digest = e.case_digest
-LEFT JOIN (
-    FROM environments QUALIFY row_number() OVER (PARTITION BY environment_key) = 1
-) AS v ON v.environment_key = e.environment_key
-WHERE e.episode_id IN ({chosen})
+{WITH_CASE}
+{WITH_ENVIRONMENT}
+WHERE e.episode_id IN ({{chosen}})
 ORDER BY e.recorded_at, e.episode_id
 """
 """What a comparison asks of episodes; the last columns are `SETTINGS`, in their order."""

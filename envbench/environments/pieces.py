@@ -14,7 +14,7 @@ from typing import Any
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical, parse
 from envbench.evidence.record import Source
-from envbench.store.reading import Episodes, store_of
+from envbench.store.reading import WITH_ENVIRONMENT, Episodes, store_of
 from envbench.store.store import Store
 from envbench.store.writing import decompress
 
@@ -166,13 +166,11 @@ def read_arrays(pieces: list[Piece], digests: set[str]) -> dict[str, bytes]:
     return found
 
 
-_HEADS = """
+_HEADS = f"""
 SELECT e.episode_id, e.environment_id, e.ending, e.n_steps, e.seed, v.spaces, e.initial_observation
 FROM episodes AS e
 JOIN (SELECT unnest(?) AS episode_id, unnest(?) AS position) AS wanted USING (episode_id)
-LEFT JOIN (
-    FROM environments QUALIFY row_number() OVER (PARTITION BY environment_key) = 1
-) AS v ON v.environment_key = e.environment_key
+{WITH_ENVIRONMENT}
 ORDER BY position
 """
 

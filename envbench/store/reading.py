@@ -229,15 +229,21 @@ _JOINED_COLUMNS = (
 )
 _NAMES = (*_HEAD_COLUMNS, *(name.split(" AS ")[-1].split(".")[-1] for name in _JOINED_COLUMNS))
 # `cases` and `environments` are few; a second row of one key is an alteration that `verify` names.
+WITH_CASE = """LEFT JOIN (
+    FROM cases QUALIFY row_number() OVER (PARTITION BY case_id, case_digest) = 1
+) AS c ON c.case_id = e.case_id AND c.case_digest = e.case_digest"""
+"""Joins `cases AS c` to `episodes AS e`."""
+
+WITH_ENVIRONMENT = """LEFT JOIN (
+    FROM environments QUALIFY row_number() OVER (PARTITION BY environment_key) = 1
+) AS v ON v.environment_key = e.environment_key"""
+"""Joins `environments AS v` to `episodes AS e`."""
+
 _HEADS = f"""
 SELECT {", ".join(f"e.{name}" for name in _HEAD_COLUMNS)}, {", ".join(_JOINED_COLUMNS)}
 FROM episodes AS e
-LEFT JOIN (
-    FROM cases QUALIFY row_number() OVER (PARTITION BY case_id, case_digest) = 1
-) AS c ON c.case_id = e.case_id AND c.case_digest = e.case_digest
-LEFT JOIN (
-    FROM environments QUALIFY row_number() OVER (PARTITION BY environment_key) = 1
-) AS v ON v.environment_key = e.environment_key
+{WITH_CASE}
+{WITH_ENVIRONMENT}
 """
 
 

@@ -179,7 +179,7 @@ class Store:
         Raises:
             StoreError: when there is no such table, naming those there are.
         """
-        names = self._columns()
+        names = self.columns()
         if table not in names:
             raise StoreError(f"a store has no table {table!r}; it has {', '.join(sorted(names))}")
         order = [column for column in _ORDER if column in names[table]]
@@ -312,6 +312,22 @@ class Store:
                 self._closed = True
                 self._opened.close()
 
+    def columns(self) -> dict[str, list[str]]:
+        """The columns of every table and view by its name, also of those that others made.
+
+        It does not wait for what is still being recorded.
+        """
+        with self.cursor() as cursor:
+            rows = cursor.execute(
+                "SELECT table_name, column_name FROM system.main.duckdb_columns() "
+                "WHERE database_name = current_database() AND schema_name = 'main' "
+                "ORDER BY column_index"
+            ).fetchall()
+        columns: dict[str, list[str]] = {}
+        for table, column in rows:
+            columns.setdefault(table, []).append(column)
+        return columns
+
     def __repr__(self) -> str:
         if self._closed:
             return f"<Store {self._name}, closed>"
@@ -327,18 +343,6 @@ class Store:
     @property
     def _name(self) -> str:
         return str(self.path or connection.MEMORY)
-
-    def _columns(self) -> dict[str, list[str]]:
-        with self.cursor() as cursor:
-            rows = cursor.execute(
-                "SELECT table_name, column_name FROM system.main.duckdb_columns() "
-                "WHERE database_name = current_database() AND schema_name = 'main' "
-                "ORDER BY column_index"
-            ).fetchall()
-        columns: dict[str, list[str]] = {}
-        for table, column in rows:
-            columns.setdefault(table, []).append(column)
-        return columns
 
 
 _ORDER = ("recorded_at", "episode_id", "step_index", "first_step", "event_index", "finding_index")

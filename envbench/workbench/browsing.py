@@ -154,20 +154,7 @@ def choices(store: Store) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-COLUMNS = (
-    "episode_id",
-    "case_id",
-    "environment_id",
-    "environment_version",
-    "agent_id",
-    "seed",
-    "repeat",
-    "ending",
-    "n_steps",
-    "episode_return",
-    "recorded_at",
-    "previous",
-)
+COLUMNS = ("episode_id", *ORDERS, "previous")
 """Columns of `episodes` that are listed."""
 
 _MOST_CHOICES = 200

@@ -62,27 +62,13 @@ def matcher(store_of: Callable[[str], Store | None], variables: Mapping[str, Any
 
 def _names(store: Store, before: str, context: CompletionContext) -> list[str]:
     """Names that fit after what stands before: tables, or the columns of those in the query."""
-    columns = _columns(store)
+    columns = dict(sorted(store.columns().items()))
     if re.search(r"\b(from|join|describe|summarize|table)\s+$", before, re.IGNORECASE):
         return sorted(columns)
     used = {word.lower() for word in re.findall(r"\w+", context.full_text)} & columns.keys()
     first = _in_order(name for table in sorted(used) for name in columns[table])
     rest = [] if used else _in_order(name for names in columns.values() for name in names)
     return _in_order([*first, *sorted(columns), *rest])
-
-
-def _columns(store: Store) -> dict[str, list[str]]:
-    # not Store.sql: completing must not wait for what is still being recorded
-    with store.cursor() as cursor:
-        rows = cursor.execute(
-            "SELECT table_name, column_name FROM system.main.duckdb_columns() "
-            "WHERE database_name = current_database() AND schema_name = 'main' "
-            "ORDER BY table_name, column_index"
-        ).fetchall()
-    columns: dict[str, list[str]] = {}
-    for table, column in rows:
-        columns.setdefault(table, []).append(column)
-    return columns
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
