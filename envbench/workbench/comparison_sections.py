@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 from envbench.checks import Rate
@@ -270,8 +270,3 @@ def _more(number: int, thing: str, where: str) -> str:
     if number <= ROWS:
         return ""
     return f"<p>And {counted(number - ROWS, f'more {thing}')}: <code>{where}</code>.</p>"
-
-
-def listed(items: Sequence[str]) -> Iterator[str]:
-    """The items that are not empty."""
-    return (item for item in items if item)

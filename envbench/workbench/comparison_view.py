@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from envbench.comparison import CheckComparison, Comparison, Pair
+from envbench.comparison import CheckComparison, Comparison, Comparisons, Pair
 from envbench.workbench import comparison_sections as sections
-from envbench.workbench.charts import Chart, case_grid, overview, verdict_table
+from envbench.workbench.charts import (
+    Chart,
+    case_grid,
+    outcomes_over_versions,
+    overview,
+    verdict_table,
+)
 from envbench.workbench.comparison_style import style
 from envbench.workbench.flipped_pairs import (
     LIMIT,
@@ -50,6 +56,24 @@ def comparison_html(
         TypeError, ValueError: when the limit is no positive integer.
     """
     return fragment_of(comparison, store, limit=limit, level=3, hosted=hosted)
+
+
+def comparisons_html(comparisons: Comparisons) -> str:
+    """Several versions against one baseline as an HTML fragment: a chart, and a section each."""
+    parts = [
+        sections.heading(3, f"{counted(len(comparisons), 'version')} against the baseline"),
+        f'<p class="envbench-soft">Baseline: {text(comparisons.baseline_name)}</p>',
+        sections.figure(outcomes_over_versions(comparisons)),
+    ]
+    for comparison in comparisons:
+        parts += [
+            sections.heading(4, comparison.candidate_name),
+            sections.verdicts(comparison),
+            sections.blocked(comparison, 5),
+            f'<p class="envbench-comparison-said">{text(comparison.summary())}</p>',
+            sections.checks(comparison) if comparison.checks else "<p>No check was compared.</p>",
+        ]
+    return f'<div class="envbench-comparison"><style>{style()}</style>{fragment(*parts)}</div>'
 
 
 def comparison_page(

@@ -23,6 +23,8 @@ DISPLAYS: dict[str, tuple[str, str]] = {
     "envbench.store.result.Result": ("tables", "result_html"),
     "envbench.store.integrity.Verification": ("judgements", "verification_html"),
     "envbench.comparison.comparison.Comparison": ("comparison_view", "comparison_html"),
+    "envbench.comparison.comparison.Comparisons": ("comparison_view", "comparisons_html"),
+    "envbench.evidence.frames.Frame": ("frame_view", "frame_html"),
 }
 """Classes by their full name, with the module of this package and the function that shows them."""
 

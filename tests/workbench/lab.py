@@ -104,8 +104,11 @@ class Notebook:
         return found
 
     def save(self) -> None:
-        """Save the notebook to its file."""
-        self.command("docmanager:save")
+        """Save the notebook to its file, and wait until it is there."""
+        self.page.evaluate(
+            "() => window.jupyterapp.commands.execute('docmanager:save').then(() => null)"
+        )
+        self.page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
 
     def outputs(self) -> list[dict[str, Any]]:
         """The outputs that the file holds."""

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
+import hashlib
 import importlib
 import re
 import subprocess
 import sys
 
+import gymnasium
+import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from envbench import capture_episodes
 from envbench.changes import Forbid, find_violations
 from envbench.checks import AcceptancePolicy, CheckRequirement
+from envbench.comparison import Comparisons
+from envbench.evidence.frames import Frame
+from envbench.evidence.png import write_png
 from envbench.store import connect
 from envbench.workbench.displays import DISPLAYS, register
 from envbench.workbench.markup import attribute, style, text
 from envbench.workbench.tables import result_html, value_html
 from tests.checks.conftest import make_episode, report_of
 from tests.store.conftest import fill
+from tests.workbench.comparisons import random_comparison
 
 
 @pytest.fixture(scope="module")
@@ -278,6 +287,36 @@ class TestStore:
         store = connect(":memory:")
         store.close()
         assert "was closed" in html_of(shell, store)
+
+
+def test_several_versions_are_a_chart_and_a_section_each(shell):
+    several = Comparisons(
+        tuple(random_comparison(8, ["paid"], seed=n, names=("v1", f"v{n}")) for n in (2, 3))
+    )
+    html = html_of(shell, several)
+    assert "2 versions against the baseline" in html
+    assert "Baseline: v1" in html
+    assert html.count("<svg") > 0
+    heads = re.findall(r"<h4[^>]*>([^<]*)</h4>", html)
+    assert heads == ["v2", "v3"]
+    for comparison in several:
+        assert text(comparison.summary()) in html
+
+
+def test_a_frame_is_its_picture_or_its_text(shell):
+    lake = gymnasium.make("FrozenLake-v1", render_mode="ansi", is_slippery=False)
+    with connect(":memory:") as store:
+        env = capture_episodes(lake, exporter=store, render=True)
+        env.reset(seed=0)
+        env.step(2)
+        env.close()
+        (episode,) = store.episodes()
+        html = html_of(shell, episode.frames[1])
+    assert "S<mark>F</mark>FF\nFHFH\n" in html
+    pixels = np.zeros((2, 3, 3), np.uint8)
+    picture = write_png(pixels)
+    frame = Frame("rgb_array", hashlib.sha256(picture).hexdigest(), picture)
+    assert base64.b64encode(picture).decode() in html_of(shell, frame)
 
 
 def test_a_verification_says_what_was_altered(shell, filled):

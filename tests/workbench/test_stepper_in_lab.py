@@ -69,7 +69,6 @@ def test_python_and_the_page_follow_each_other(lab, lab_page, evidence):
     # reloaded, it is bound again, and shows the step that Python holds
     notebook.run("stepper.step = 2\nprint()")
     notebook.save()
-    lab_page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab_page.reload()
     lab_page.wait_for_selector(f'{READY}[data-step="2"]')
 
@@ -80,7 +79,6 @@ def test_a_saved_notebook_steps_without_its_kernel(lab, lab_page, evidence):
     notebook.run_all()
     view_of(lab_page)
     notebook.save()
-    lab_page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     (output,) = notebook.outputs()
     assert sorted(output["data"]) == ["text/html", "text/plain"]
     assert "widgets" not in nbformat.read(notebook.path, as_version=4).metadata
