@@ -261,8 +261,8 @@ def test_what_the_endpoint_says_of_trying_again_is_believed():
         (Reply(silent=True), "connection", "RemoteProtocolError"),
         (Reply(pieces=[b'{"choices": [{"ind'], drops=True), "broken", "broke off after 18 bytes"),
         (Reply(500, [b"hal"], drops=True), "broken", "RemoteProtocolError"),
-        (Reply(silent=True, hangs=True), "timeout", "nothing came for 0.2 s"),
-        (Reply(pieces=[b"{"], hangs=True), "timeout", "was not whole after 0.2 s: 1 bytes"),
+        (Reply(silent=True, hangs=True), "timeout", "nothing came for 0.5 s"),
+        (Reply(pieces=[b"{"], hangs=True), "timeout", "was not whole after 0.5 s: 1 bytes"),
     ],
     ids=["dropped", "half", "half-an-error", "silent", "stuck"],
 )
@@ -271,7 +271,7 @@ def test_a_connection_that_fails_is_tried_again(reply, kind, message):
     with (
         ChatServer(lambda request: replies.pop() if replies else says("Hi.")) as server,
         # a machine that is busy may miss the time more than once
-        ChatClient(server.url, timeout=0.2, backoff=0.001, max_retries=50) as client,
+        ChatClient(server.url, timeout=0.5, backoff=0.001, max_retries=50) as client,
     ):
         answered = ask(client)
     tried = answered.tries[0]
@@ -342,8 +342,8 @@ def test_the_time_of_an_episode_ends_a_request():
         ChatClient(server.url, **QUICK) as client,
     ):
         with pytest.raises(ChatFailed, match="nothing came for") as raised:
-            ask(client, seconds=0.05)
-        assert (raised.value.kind, len(server.requests)) == ("time_limit", 1)
+            ask(client, seconds=0.2)
+        assert (raised.value.kind, len(raised.value.tries)) == ("time_limit", 1)
 
 
 def test_the_time_limit_counts_all_answers_of_an_episode():
