@@ -1,0 +1,150 @@
+"""What the stepper costs: the size of a page, its first paint, and a key press.
+
+    python tests/benchmarks/stepper.py [--quick]
+
+Pages are opened in Chromium from files, with no network. A key press is measured twice: the work
+until the moment is in the page (`work`), and the time until the frame that shows it was painted
+(`frame`), which is never less than what is left of the 16.6 ms of a frame. A fixed loop of
+JavaScript is measured beside it, because a machine that is busy slows all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbench.workbench.page import assets, episode_page
+from envbench.workbench.payload import payloads
+from tests.workbench.conftest import OPTIONS, READY
+from tests.workbench.worlds import warehouse
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one page costs.
+
+    Attributes:
+        steps: steps of its episode.
+        rows: rows of the state.
+        packed: characters of the packed episode, which is all of the page beside the script.
+        script: characters of the script and the style.
+        making: seconds to make the page from evidence in memory.
+        paint: milliseconds until the browser painted first.
+        ready: milliseconds until the first moment was shown.
+        work: milliseconds of each key press until the moment is in the page.
+        frame: milliseconds of each key press until its frame was painted.
+        loop: milliseconds of a fixed loop of JavaScript.
+    """
+
+    steps: int
+    rows: int
+    packed: int
+    script: int
+    making: float
+    paint: float
+    ready: float
+    work: tuple[float, ...]
+    frame: tuple[float, ...]
+    loop: float
+
+
+PRESS = """async (presses) => {
+    const root = document.querySelector('.envbench-stepper');
+    const app = root.shadowRoot.querySelector('.app');
+    app.focus();
+    const painted = () => new Promise((done) => requestAnimationFrame(() => {
+        const channel = new MessageChannel();
+        channel.port1.onmessage = done;
+        channel.port2.postMessage(0);  // handled after the frame was painted
+    }));
+    const work = [], frame = [];
+    for (let i = 0; i < presses; i++) {
+        await new Promise((done) => setTimeout(done, 20 + (i * 7) % 17));
+        const key = i % 10 === 9 ? 'ArrowLeft' : 'ArrowRight';
+        const started = performance.now();
+        app.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, composed: true }));
+        work.push(performance.now() - started);
+        await painted();
+        frame.push(performance.now() - started);
+    }
+    let started = performance.now();
+    let total = 0;
+    for (let i = 0; i < 1e6; i++) total += Math.sqrt(i);
+    return { work, frame, loop: performance.now() - started, total };
+}"""
+
+
+def measure(browser: Any, folder: Path, steps: int, rows: int, presses: int) -> Measure:
+    """Measure the page of one episode of the warehouse."""
+    episode = warehouse(steps, rows)
+    (payload,) = payloads(episode)
+    started = time.perf_counter()
+    html = episode_page(episode)
+    making = time.perf_counter() - started
+    path = folder / f"{steps}.html"
+    path.write_text(html)
+    page = browser.new_page(viewport={"width": 1180, "height": 800})
+    page.goto(f"file://{path}")
+    page.wait_for_selector(READY, timeout=120_000)
+    paint, ready = page.evaluate(
+        """() => [performance.getEntriesByName('first-contentful-paint')[0].startTime,
+            performance.now()]"""
+    )
+    pressed = page.evaluate(PRESS, presses)
+    page.close()
+    return Measure(
+        steps,
+        rows,
+        len(payload.text),
+        len(assets()),
+        making,
+        paint,
+        ready,
+        tuple(pressed["work"]),
+        tuple(pressed["frame"]),
+        pressed["loop"],
+    )
+
+
+def p95(values: tuple[float, ...]) -> float:
+    """The value that 95 of 100 do not exceed."""
+    return sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
+
+
+def main(arguments: list[str] | None = None) -> list[Measure]:
+    """Run and print a table."""
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short episodes, to see that it runs")
+    quick = parser.parse_args(arguments).quick
+    plan = [(20, 5), (60, 5)] if quick else [(1_000, 50), (100_000, 50)]
+    chromium = next(
+        found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))
+    )
+    measures = []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=OPTIONS)
+        for steps, rows in plan:
+            found = measure(browser, Path(folder), steps, rows, 10 if quick else 200)
+            measures.append(found)
+            print(
+                f"{steps:,} steps, {rows} rows: {found.packed / 1e3:,.0f} kB beside the script"
+                f" ({found.script / 1e3:,.0f} kB), made in {found.making:.2f} s\n"
+                f"  first paint {found.paint:.0f} ms, first moment {found.ready:.0f} ms\n"
+                f"  a key: work median {statistics.median(found.work):.1f} p95"
+                f" {p95(found.work):.1f} ms, frame median {statistics.median(found.frame):.1f}"
+                f" p95 {p95(found.frame):.1f} ms; a loop of a million {found.loop:.1f} ms"
+            )
+        browser.close()
+    return measures
+
+
+if __name__ == "__main__":
+    main()
