@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from envbench.capture.own_state import own_state
 from envbench.environments.differences import Difference, Path, Rules, differences
 from envbench.environments.environment import Environment
 from envbench.environments.fingerprint import Fingerprint, fingerprint
@@ -372,7 +373,7 @@ class _Comparison:
         inner = innermost(environment)
         recorded = self._episode.data["provenance"]["environment_fingerprint"]
         if verify_fingerprint and recorded is not None:
-            self._compare_fingerprint(recorded, environment, inner)
+            self._compare_fingerprint(recorded, environment)
         has_key = self._episode.data["case"]["reference_digest"] is not None
         if isinstance(inner, Environment) and inner.scorers and has_key and not self._has_task:
             self._plan.leave_out_scores()
@@ -381,10 +382,10 @@ class _Comparison:
                 None
             )
 
-    def _compare_fingerprint(self, expected: str, environment: Any, inner: Any) -> None:
+    def _compare_fingerprint(self, expected: str, environment: Any) -> None:
         try:
-            is_ours = isinstance(inner, Environment)
-            found = inner.fingerprint() if is_ours else fingerprint(environment)
+            own = own_state(environment)
+            found = fingerprint(environment) if own is None else own.env.fingerprint()
         except Exception as error:  # such as a payload that cannot be had now
             self._notes[f"the fingerprint could not be taken: {_said(error)}"] = None
             return

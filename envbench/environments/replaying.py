@@ -9,15 +9,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from envbench.capture.encoder import EpisodeEncoder, gather
 from envbench.capture.guard import InvalidAction
+from envbench.capture.own_state import OBSERVER_ID, own_state
 from envbench.capture.provenance import Provenance, with_run
 from envbench.capture.recorder import Header, Recorder, hold
 from envbench.capture.surroundings import Surroundings
 from envbench.capture.wrapper import EpisodeCaptureWrapper
-from envbench.environments.environment import Environment
 from envbench.environments.tasks import TaskData
 from envbench.evidence.episode import EpisodeEvidence, Step
 from envbench.evidence.tagged import Cut, Missing, Named, decode
@@ -204,11 +205,10 @@ def take_again(environment: Any, plan: Plan) -> Second:
         KeyboardInterrupt: likewise what else stops Python, except SystemExit in the environment.
     """
     environment = bare(environment)
-    inner = innermost(environment)
-    observe, audit = _readers(environment, inner, plan)
     parts: list[EpisodePart] = []
-    header = _header(environment, plan, audit is not None)
+    header = _header(environment, plan)
     encoder = EpisodeEncoder(header)
+    observe, audit = _readers(environment, plan, header)
     recorder = Recorder(header, lambda _, raw: parts.append(encoder.encode(raw)), observe, audit)
     taken = _drive(recorder, environment, plan)
     state = recorder.see("observe_final")
@@ -218,22 +218,25 @@ def take_again(environment: Any, plan: Plan) -> Second:
         episode=EpisodeEvidence(gather(parts)),
         n_steps=taken,
         has_state=observe is not None,
-        has_audit=audit is not None,
+        has_audit=header.audited,
     )
 
 
-def _readers(environment: Any, inner: Any, plan: Plan) -> tuple[Any, Any]:
-    """What reads the state and the audit; the environment's own where nothing is given."""
-    audit = plan.audit
-    observe = plan.observe
+def _readers(environment: Any, plan: Plan, header: Header) -> tuple[Any, Any]:
+    """What reads the state and the audit.
+
+    Where nothing is given these are the environment's own, if what was recorded was its own.
+    """
+    observe, audit = plan.observe, plan.audit
     if observe is not None:
         return lambda: observe(environment), audit
-    if isinstance(inner, Environment):
-        return inner.observe_state, audit or inner.audit
-    return None, audit
+    own = own_state(environment) if header.observer_id == OBSERVER_ID else None
+    if own is None:
+        return None, audit
+    return own.observe, audit or partial(own.audit, header)
 
 
-def _header(environment: Any, plan: Plan, audited: bool) -> Header:
+def _header(environment: Any, plan: Plan) -> Header:
     data = plan.episode.data
     return Header(
         case=plan.episode.case,
@@ -245,7 +248,7 @@ def _header(environment: Any, plan: Plan, audited: bool) -> Header:
         options=hold(plan.options),
         max_steps=None,
         row_keys=None,
-        audited=audited,
+        audited=plan.audit is not None,
         capture_steps=True,
         closes=False,
     )

@@ -703,6 +703,44 @@ def right(rollout: Any) -> float:
     return float(rollout.env.state.count == rollout.task.expected["count"])
 
 
+def test_states_that_an_observer_of_the_caller_s_read_are_not_compared_with_snapshots() -> None:
+    def interact(env: Any, observation: Any, info: Any) -> None:
+        env.step(ADD)
+
+    episode = capture_episode(
+        Counter,
+        interact,
+        case=CASE,
+        environment_id="counter",
+        observer_id="outside",
+        observe=lambda: {"seen": "from outside"},
+        seed=7,
+        max_steps=3,
+        options={"task": counting(1)},
+    )
+    result = verify_replay(Counter, episode)
+    assert result.ok
+    assert result.notes == ("states are not compared: give observe=, which reads them",)
+    assert not verify_replay(Counter, episode, observe=lambda env: env.observe_state()).ok
+
+
+def test_an_audit_that_the_reset_makes_is_replayed() -> None:
+    class Audited(Counter):
+        events = 1
+
+        def setup(self, task: TaskData) -> None:
+            super().setup(task)
+            self.audit = lambda: [{"table": "t", "op": "insert", "key": self.events}]
+
+    episode = Audited().rollout(counting(1), ScriptedPolicy([ADD])).episode
+    assert episode is not None
+    assert verify_replay(Audited, episode).ok
+    other = verify_replay(
+        type("Other", (Audited,), {"events": 2}), episode, verify_fingerprint=False
+    )
+    assert other.mismatches[0].kind == "audit"
+
+
 def test_scores_need_the_answer_key() -> None:
     task = counting(3)
     episode = Scored().rollout(task, ScriptedPolicy([ADD] * 3)).episode
