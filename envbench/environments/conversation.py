@@ -58,9 +58,14 @@ class Conversation:
             self._add({"role": "system", "content": encodable(instructions)})
 
     def see(self, observation: Any) -> None:
-        """Add what the environment shows as the user's message, unless it was shown last."""
+        """Add what the environment shows as the user's message, unless the model knows it.
+
+        It does when it was shown last and results of tools came since. A model that said something
+        is shown it again: there is nothing else to go on from.
+        """
         text = observation_text(observation)
-        if text != self._seen:
+        spoke = bool(self.messages) and self.messages[-1]["role"] == "assistant"
+        if text != self._seen or spoke:
             self._seen = text
             self._add({"role": "user", "content": text})
 

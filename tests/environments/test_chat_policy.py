@@ -572,6 +572,9 @@ def test_a_policy_works_in_a_loop_of_ones_own():
         observation, _, _, _, info = env.step(first)
         second = policy.act(observation, tools=env.tools, info=info)
         policy.close()
+    assert [each["content"] for each in server.requests[1].messages] == [
+        *("Count to 3: 0", "Let me see.", "Count to 3: 0")
+    ]
     assert (first, second) == ("Let me see.", ToolCall("add"))
 
 
