@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from envbench.capture.provenance import Provenance, require_count
@@ -233,7 +234,17 @@ class _Work:
         show: Callable[[Rollout], None],
     ) -> None:
         self._stopped = threading.Event()
-        self._jobs = [replace(job, is_stopped=self._stopped.is_set) for job in jobs]
+        self._jobs = [
+            replace(
+                job,
+                is_stopped=self._stopped.is_set,
+                make_environment=partial(self._lend, index, job.make_environment),
+            )
+            for index, job in enumerate(jobs)
+        ]
+        # the environments of the jobs that are at work
+        self._lent: dict[int, Any] = {}
+        self._lending = threading.Lock()
         self._done = done
         self._target = target
         self._raise_errors = raise_errors
@@ -267,11 +278,26 @@ class _Work:
 
     def _do(self, index: int) -> Rollout:
         swallowed: list[Exception] = []
-        rollout = record_rollout(self._jobs[index], store=self._target, swallowed=swallowed)
+        try:
+            rollout = record_rollout(self._jobs[index], store=self._target, swallowed=swallowed)
+        finally:
+            self._lent.pop(index, None)
         if self._raise_errors and rollout.failed and swallowed:
             raise swallowed[0]
         self._show(rollout)
         return rollout
+
+    def _lend(self, index: int, make: Callable[[], Any]) -> Any:
+        """Make a job's environment; one that another job is using would be two worlds in one."""
+        env = make()
+        with self._lending:
+            if env is not None and any(env is other for other in self._lent.values()):
+                raise ValueError(
+                    "the environment factory returned an environment that another job is using:"
+                    " make a new one each time"
+                )
+            self._lent[index] = env
+        return env
 
 
 def _policy_maker(given: Any, model: str | None) -> Callable[[TaskData], Any]:
@@ -339,7 +365,7 @@ def _keep_tasks(store: Store, dataset: TaskDataset) -> None:
         )
         for index, task in enumerate(dataset.tasks)
     ]
-    with store.cursor() as cursor:
+    with _KEEPING_TASKS, store.cursor() as cursor:
         cursor.execute("BEGIN")
         try:
             known = cursor.execute(_HAS_TASKS, [dataset.content_hash]).fetchall()
@@ -357,6 +383,9 @@ def _keep_tasks(store: Store, dataset: TaskDataset) -> None:
             cursor.execute("ROLLBACK")
             raise
 
+
+_KEEPING_TASKS = threading.Lock()
+"""Held from the look at the table until the tasks are in it; a file has one process that writes."""
 
 _HAS_TASKS = "SELECT count(*) FROM tasks WHERE dataset_hash = ?"
 
@@ -452,7 +481,8 @@ def _key_of(job: Job) -> tuple[Any, ...] | None:
         identity = canonical(identity_of(policy))
         agent_id = agent_id_of(policy)
         if callable(getattr(policy, "act", None)) and callable(getattr(policy, "close", None)):
-            policy.close()
+            with suppress(Exception):
+                policy.close()
     except Exception:  # the job will say so
         return None
     seed = job.task.metadata.get("seed") or 0

@@ -279,6 +279,73 @@ def test_a_reward_that_is_not_finite_is_no_reward():
     assert run[0].episode.coverage_issues[0].startswith("contract at step 1")
 
 
+def test_one_environment_for_two_jobs_at_a_time_is_refused():
+    shared = Scored()
+    both = threading.Barrier(2, timeout=60)
+
+    def make() -> Scored:
+        both.wait()
+        return shared
+
+    class Waiting:
+        agent_id = "waiting"
+
+        def act(self, observation: Any) -> Any:
+            refused.wait(timeout=60)
+            return ADD
+
+    refused = threading.Event()
+    tasks = TaskDataset("two", "1", [counting(1), counting(2)])
+    # the job that is refused makes a policy all the same, to name it
+    made: list[Any] = []
+
+    def policy() -> Any:
+        made.append(Waiting())
+        if len(made) == 2:
+            refused.set()
+        return made[-1]
+
+    run = run_tasks(tasks, make, policy, concurrency=2)
+    (failed,) = run.failures
+    assert failed.episode.errors[0]["message"] == (
+        "the environment factory returned an environment that another job is using: make a new"
+        " one each time"
+    )
+    # one after the other it can be used again
+    assert not run_tasks(tasks, lambda: shared, eager).failures
+
+
+def test_tasks_are_kept_once_by_runs_at_the_same_time():
+    with connect(":memory:") as store:
+        threads = [
+            threading.Thread(
+                target=run_tasks, args=(TASKS, Scored, eager), kwargs={"store": store, "run_id": i}
+            )
+            for i in "abcd"
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.sql("SELECT count(*) FROM tasks").fetchall() == [(4,)]
+        assert len(store.episodes()) == 16
+
+
+def test_a_policy_that_does_not_close_is_known_again():
+    class Stuck:
+        agent_id = "stuck"
+
+        def act(self, observation: Any) -> Any:
+            return ADD
+
+        def close(self) -> None:
+            raise OSError("busy")
+
+    with connect(":memory:") as store:
+        run_tasks(TASKS, Scored, Stuck, store=store)
+        assert run_tasks(TASKS, Scored, Stuck, store=store).resumed == 4
+
+
 def test_an_unscored_rollout_is_no_0():
     class Odd(Scored):
         @scorer
