@@ -32,6 +32,7 @@ class TellsState(Protocol):
     Attributes:
         name: names the environment.
         version: its version.
+        max_turns: how many actions an episode may take, or None.
         row_keys: the key of each table of its state, by JSON Pointer, or None.
         audit: returns the events of an authoritative history since its last call, or None.
         scorers: what judges an episode at the environment's own end of it.
@@ -40,6 +41,7 @@ class TellsState(Protocol):
 
     name: str
     version: str
+    max_turns: int | None
     row_keys: Mapping[str, str] | None
     audit: Callable[[], list[dict[str, Any]]] | None
 
@@ -79,6 +81,12 @@ class OwnState:
         """
         require_name("name", self.env.name)
         return self.env.name
+
+    @property
+    def max_steps(self) -> int | None:
+        """How many steps it lets through itself; None for no limit."""
+        turns = getattr(self.env, "max_turns", None)
+        return turns if type(turns) is int and turns > 0 else None
 
     def observe(self) -> dict[str, Any]:
         """The state now."""

@@ -288,7 +288,10 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             max_action_chars=self._limits["max_action_chars"],
         )
         own = self._own[i]
-        unknown = None if own is None else own.identify(header)
+        unknown = None
+        if own is not None:
+            header.max_steps = own.max_steps
+            unknown = own.identify(header)
         recorder = self._open_sink().recorder(header)
         recorder.share = self._n
         if unknown is not None:

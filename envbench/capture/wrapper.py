@@ -256,6 +256,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         own = self._own
         if own is None:
             return sink.recorder(header)
+        header.max_steps = own.max_steps
         unknown = own.fill(header)
         if header.environment_fingerprint != self._fingerprint:  # a scorer was added since
             self._fingerprint = header.environment_fingerprint

@@ -18,6 +18,8 @@ from envbench.capture import (
     capture_vector,
 )
 from envbench.capture.own_state import NotObserved
+from envbench.checks import OutcomeCheck, OutcomeVerdict
+from envbench.comparison import Episodes, compare
 from envbench.environments import ScriptedPolicy, TaskData, scorer
 from envbench.environments.replay import verify_replay
 from envbench.evidence import EpisodeEvidence, EvalCase
@@ -240,6 +242,26 @@ def test_a_loop_is_recorded_with_states_tasks_and_names(inside: Any, store: Stor
     assert second.final_state == {"count": 2, "seed": 7}
     assert [first.data["case_id"], second.data["case_id"]] == ["to-1", "to-2"]
     assert second.data["case"]["input"] == "Count to 2"
+
+
+def test_a_loop_and_a_rollout_of_one_task_are_compared(store: Store):
+    env = Counter()
+    rolled = env.rollout(counting(2), ScriptedPolicy([ADD, ADD]), store=store)
+    loop = wrap(env, store, provenance=Provenance(agent_id="loop"))
+    loop.reset(seed=7, options={"task": counting(2)})
+    loop.step(ADD)
+    loop.step(ADD)
+    loop.close()
+    sides = [
+        Episodes(where=f"episode_id = '{episode.episode_id}'")
+        for episode in (rolled.episode, last(store))
+    ]
+    check = OutcomeCheck(
+        "two", "1", lambda episode: OutcomeVerdict(episode.final_state["count"] == 2, "count", {})
+    )
+    comparison = compare(*sides, store=store, treatment="agent", checks=check)
+    assert comparison.blocked == ()
+    assert (comparison.checks[0].pairs, comparison.checks[0].table["passed", "passed"]) == (1, 1)
 
 
 def test_the_answer_key_is_not_in_it(store: Store):
