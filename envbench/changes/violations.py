@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +38,13 @@ Kind = Literal["restored", "net", "inside_step"]
 Resolution = Literal["step", "audit"]
 
 
+MOST_LATER = 100
+"""Values that are listed after a change that was never put back.
+
+A counter that a rule forbids is a finding at every step, and each would list all later values.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One change that a rule does not allow, from its making to its undoing.
@@ -50,7 +58,8 @@ class Finding:
         action: the action of that step, None when there is none.
         restored_at: the step at which the old value was there again.
         before: the old value as portable JSON, `ABSENT` for none.
-        during: the distinct values until it was back, or until the end.
+        during: the distinct values until it was back, or until the end; of a change that was never
+            put back the first `MOST_LATER`, which the notes of `Violations` say.
         after: the value at the end of the episode.
         resolution: ``step`` when the states show it, ``audit`` when only the audit does.
     """
@@ -91,7 +100,9 @@ class Finding:
             "inside_step": ", and back within the step",
             "net": "",
         }[self.kind]
-        values = " → ".join(_shown(value) for value in (self.before, *self.during))
+        shown = [_shown(value) for value in (self.before, *self.during[:_MOST_SHOWN])]
+        left = len(self.during) - _MOST_SHOWN
+        values = " → ".join([*shown, f"… ({left} more)"] if left > 0 else shown)
         return f"step {self.step}: {self.path}: {values}{back} ({self.rule})"
 
 
@@ -108,7 +119,7 @@ class Violations:
         undecided: rules that the evidence does not decide, with the reason.
         resolution: ``audit`` when changes undone inside a step of an audited table would have been
             seen, else ``step``.
-        notes: what is to be known of the keys of tables and of the audit.
+        notes: what is to be known of the keys of tables, of the audit, and of what is not listed.
     """
 
     passed: bool | None
@@ -195,6 +206,7 @@ class _Search:
         self.audit: list[dict[str, Json]] | None = data["audit"]
         self.audit_failed = sorted({e["step"] for e in data["errors"] if e["phase"] == "audit"})
         self.undecided: list[str] = []
+        self.cut: list[str] = []
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -367,7 +379,8 @@ class _Search:
         self, rule: Rule, touch: Touch, restored_at: int | None, values: dict[int, Value]
     ) -> Finding:
         between, last = self.related.after(touch, restored_at)
-        during = [touch.after, *(self.value(i, touch.path, values) for i in between)]
+        later = (self.value(i, touch.path, values) for i in between)
+        during = self.listed(touch, restored_at, _distinct(chain([touch.after], later)))
         after = touch.after if last is None else self.value(last, touch.path, values)
         return Finding(
             rule=self.name(rule),
@@ -377,10 +390,21 @@ class _Search:
             action=self.action(touch.step),
             restored_at=restored_at,
             before=touch.before,
-            during=tuple(_distinct(during)),
+            during=during,
             after=after,
             resolution="step",
         )
+
+    def listed(
+        self, touch: Touch, restored_at: int | None, values: Iterator[Value]
+    ) -> tuple[Value, ...]:
+        """What a finding lists of the distinct values after its change."""
+        if restored_at is not None:
+            return tuple(values)
+        first = tuple(islice(values, MOST_LATER))
+        if any(True for _ in values):
+            self.cut.append(pointer(touch.path))
+        return first
 
     def step(self, entry: int) -> int:
         return self.entries[entry][0].step
@@ -390,8 +414,7 @@ class _Search:
         needed = {
             self.step(i)
             for _, touch, restored_at in broken
-            for i in self.related.needed(touch, restored_at)
-            if len(self.entries[i][1]) > len(touch.path)
+            for i in self.related.below(touch, restored_at)
         }
         if not needed:
             return {}
@@ -429,6 +452,8 @@ class _Search:
         for issue in dict.fromkeys(issues):
             if issue.startswith("note: /"):
                 yield issue.removeprefix("note: ")
+        for path in dict.fromkeys(self.cut):
+            yield f"{path}: more than {MOST_LATER} values came later, of which the first are listed"
         if self.audit_failed:
             yield f"the audit could not be read at step {_listed(self.audit_failed)}"
 
@@ -491,7 +516,7 @@ class _Related:
 
         self._found: dict[Path, tuple[list[int], list[int]]] = {}
 
-    def after(self, touch: Touch, restored_at: int | None) -> tuple[list[int], int | None]:
+    def after(self, touch: Touch, restored_at: int | None) -> tuple[Iterator[int], int | None]:
         """Those between a change and its restoration or the end, and the last one of all.
 
         They are told by their place, one for each step; None where nothing follows the change.
@@ -499,12 +524,17 @@ class _Related:
         steps, places = self._related(touch.path)
         start = bisect_right(steps, touch.step)
         stop = len(steps) if restored_at is None else bisect_left(steps, restored_at)
-        return places[start:stop], places[-1] if start < len(places) else None
+        last = places[-1] if start < len(places) else None
+        return (places[i] for i in range(start, stop)), last
 
-    def needed(self, touch: Touch, restored_at: int | None) -> list[int]:
-        """All of `after` as one list."""
+    def below(self, touch: Touch, restored_at: int | None) -> Iterator[int]:
+        """Those of `after` that are below the path, where the state tells what it came to."""
+        if touch.path not in self._below:
+            return
         between, last = self.after(touch, restored_at)
-        return between if last is None else [*between, last]
+        for place in chain(between, () if last is None else (last,)):
+            if len(self._entries[place][1]) > len(touch.path):
+                yield place
 
     def _related(self, path: Path) -> tuple[list[int], list[int]]:
         """The steps at which something related to a path changed, and the last place of each."""
@@ -531,6 +561,7 @@ class _Lazily(Sequence[Step]):
         return self._search.steps[index]
 
 
+_MOST_SHOWN = 5
 _MISSING = b'"$envbench":"missing"'
 
 
@@ -555,11 +586,13 @@ def _grew(change: Change) -> bool:
     return bool(counts[1] > counts[0])
 
 
-def _distinct(values: Iterable[Value]) -> list[Value]:
-    found: dict[bytes | None, Value] = {}
+def _distinct(values: Iterable[Value]) -> Iterator[Value]:
+    found: set[bytes | None] = set()
     for value in values:
-        found.setdefault(None if value is ABSENT else normal(value), value)
-    return list(found.values())
+        name = None if value is ABSENT else normal(value)
+        if name not in found:
+            found.add(name)
+            yield value
 
 
 def _plain(value: Value) -> Any:

@@ -53,6 +53,8 @@ def no_forbidden_changes(
             "undecided": list(found.undecided),
             "resolution": found.resolution,
         }
+        if found.notes:
+            evidence["notes"] = list(found.notes)
         if needs_audit and found.passed and found.resolution != "audit":
             why = (
                 "no audit was recorded"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from envbench.checks.shape import ANY, Kinds, at, expect, expect_schema, read_object
 from envbench.evidence.portable import Json, canonical, parse
@@ -31,8 +31,14 @@ SETTINGS = (
 )
 """The parts of a lock that are settings of an episode, in the order `Lock.diff` gives them."""
 
-Difference: TypeAlias = tuple[str, Json, Json]
-"""A part of the lock that differs, with our value and theirs."""
+
+class Difference(NamedTuple):
+    """A part of the lock that differs, with our value and theirs."""
+
+    part: str
+    ours: Json
+    theirs: Json
+
 
 TrialRow: TypeAlias = tuple[str, str, int | None, int, str]
 """Case id, case digest, seed, repeat, and the `setting_text` of an episode."""
@@ -107,10 +113,12 @@ class Lock:
         found: list[Difference] = []
         checks, their_checks = dict(self.checks), dict(other.checks)
         if checks != their_checks:
-            found.append(("checks", _unlike(checks, their_checks), _unlike(their_checks, checks)))
+            unlike = _unlike(checks, their_checks), _unlike(their_checks, checks)
+            found.append(Difference("checks", *unlike))
         ours, theirs = _by_case(self.trials), _by_case(other.trials)
         if ours.keys() != theirs.keys():
-            found.append(("cases", sorted(ours.keys() - theirs), sorted(theirs.keys() - ours)))
+            lone = sorted(ours.keys() - theirs), sorted(theirs.keys() - ours)
+            found.append(Difference("cases", *lone))
         shared = sorted(ours.keys() & theirs.keys())
         cases = [_Pair(case_id, ours[case_id], theirs[case_id]) for case_id in shared]
         found += _difference(
@@ -247,9 +255,10 @@ def _difference(
     if not unlike:
         return []
     if len(unlike) == len(compared) and len({row[1:] for row in compared}) == 1:
-        return [(part, _shown(unlike[0][1]), _shown(unlike[0][2]))]
+        return [Difference(part, _shown(unlike[0][1]), _shown(unlike[0][2]))]
     ours = {case: _shown(values) for case, values, _ in unlike}
-    return [(part, ours, {case: _shown(values) for case, _, values in unlike})]
+    theirs = {case: _shown(values) for case, _, values in unlike}
+    return [Difference(part, ours, theirs)]
 
 
 def _shown(values: frozenset[str]) -> Json:

@@ -60,6 +60,36 @@ def test_a_change_that_was_never_undone_is_net(episode):
     ]
 
 
+def test_of_a_forbidden_counter_the_values_that_came_later_are_listed_up_to_a_number():
+    counted = [{"turn": n} for n in range(301)]
+    found = find_violations(
+        make_episode(*counted, actions=[1] * 300, max_steps=300), [Forbid("/turn")]
+    )
+    assert len(found.findings) == 300
+    first, last = found.findings[0], found.findings[-1]
+    assert first.during == tuple(range(1, 101))
+    assert first.after == 300
+    assert found.findings[200].during == tuple(range(201, 301))
+    assert last.during == (300,)
+    assert found.notes == ("/turn: more than 100 values came later, of which the first are listed",)
+    assert str(first) == 'step 1: /turn: 0 → 1 → 2 → 3 → 4 → 5 → … (95 more) (Forbid("/turn"))'
+    # a value that is null is one too
+    gone = [*counted[:101], {"turn": None}]
+    found = find_violations(
+        make_episode(*gone, actions=[1] * 101, max_steps=300), [Forbid("/turn")]
+    )
+    assert len(found.notes) == 1
+
+
+def test_all_values_before_a_restoration_are_listed():
+    counted = [{"turn": n % 301} for n in range(302)]
+    found = find_violations(
+        make_episode(*counted, actions=[1] * 301, max_steps=301), [Forbid("/turn")]
+    )
+    assert found.findings[0].kind == "restored"
+    assert found.findings[0].during == tuple(range(1, 301))
+
+
 def test_a_row_deleted_and_put_back_is_one_finding(episode):
     states = [vendors("DE1", "DE2"), vendors("DE1"), vendors("DE1", "DE2")]
     (finding,) = find_violations(episode(*states), [Forbid("/vendors/*")]).findings
