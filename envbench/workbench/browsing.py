@@ -122,22 +122,20 @@ def listing(store: Store, query: Query, rows: int = ROWS) -> Listing:
         rows: episodes on a page.
     """
     where, params = _conditions(query)
-    ((total, matched),) = store.sql(
-        f"SELECT (SELECT count(*) FROM episodes), count(*) FROM episodes AS e WHERE {where}", params
-    )
-    page = min(query.page, max(0, (matched - 1) // rows))
-    direction = "DESC" if query.descending else "ASC"
-    # the id breaks ties, so that no episode is on two pages or on none
-    sql = (
-        f"SELECT {', '.join(f'e.{name}' for name in COLUMNS)}\nFROM episodes AS e\nWHERE {where}\n"
-        f"ORDER BY e.{query.order} {direction} NULLS LAST, e.episode_id {direction}\n"
-        f"LIMIT {rows} OFFSET {page * rows}"
-    )
-    found = [dict(zip(COLUMNS, row, strict=True)) for row in store.sql(sql, params)]
-    judged = _judged(store, [row["episode_id"] for row in found])
+    ((total,),) = store.sql("SELECT count(*) FROM episodes")
+    page = query.page
+    found = store.sql(_page(query, where, page, rows, ", count(*) OVER ()"), params).fetchall()
+    if not found and page > 0:  # it is behind the last one
+        ((matched,),) = store.sql(f"SELECT count(*) FROM episodes AS e WHERE {where}", params)
+        page = max(0, (matched - 1) // rows)
+        found = store.sql(_page(query, where, page, rows, ", count(*) OVER ()"), params).fetchall()
+    matched = found[0][-1] if found else 0
+    listed = [dict(zip(COLUMNS, row[:-1], strict=True)) for row in found]
+    judged = _judged(store, [row["episode_id"] for row in listed])
     none = dict.fromkeys(_COUNTS, 0)
-    listed = tuple(row | judged.get(row["episode_id"], none) for row in found)
-    return Listing(listed, page, matched, total, _with_values(sql, params))
+    counted = tuple(row | judged.get(row["episode_id"], none) for row in listed)
+    sql = _with_values(_page(query, where, page, rows), params)
+    return Listing(counted, page, matched, total, sql)
 
 
 def choices(store: Store) -> dict[str, list[tuple[str, int]]]:
@@ -227,6 +225,18 @@ def _conditions(query: Query) -> tuple[str, list[Any]]:
     if query.verdict is not None:
         conditions.append(_BY_VERDICT[query.verdict])
     return " AND ".join(conditions) or "true", params
+
+
+def _page(query: Query, where: str, page: int, rows: int, more: str = "") -> str:
+    """The query of a page; `more` are further columns."""
+    direction = "DESC" if query.descending else "ASC"
+    # the id breaks ties, so that no episode is on two pages or on none
+    return (
+        f"SELECT {', '.join(f'e.{name}' for name in COLUMNS)}{more}\nFROM episodes AS e\n"
+        f"WHERE {where}\n"
+        f"ORDER BY e.{query.order} {direction} NULLS LAST, e.episode_id {direction}\n"
+        f"LIMIT {rows} OFFSET {page * rows}"
+    )
 
 
 def _judged(store: Store, ids: Sequence[str]) -> dict[str, dict[str, int]]:
