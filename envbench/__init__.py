@@ -150,11 +150,10 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 def _show_in_notebook() -> None:
     """Register the rich displays where IPython is running: nobody loads an extension for those."""
     find = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = find() if find else None
-    if shell is not None and shell.display_formatter is not None:
+    if find is not None and find() is not None:
         from envbench.workbench import displays
 
-        displays.register(shell)
+        displays.register_where_shown()
 
 
 _show_in_notebook()

@@ -19,6 +19,16 @@ print("sql" in shell.magics_manager.magics["cell"])
 """
 
 
+LATER = """
+import envbench
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import envbench.workbench
+bundle, _ = shell.display_formatter.format(envbench.connect(":memory:"))
+print(sorted(bundle))
+"""
+
+
 def run(program: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -29,6 +39,10 @@ def run(program: str) -> str:
 
 def test_importing_the_root_in_a_shell_registers_displays_and_the_extension_adds_sql() -> None:
     assert run(PROGRAM) == "['text/html', 'text/plain']\nTrue\n"
+
+
+def test_importing_the_workbench_registers_displays_in_a_shell_that_was_started_later() -> None:
+    assert run(LATER) == "['text/html', 'text/plain']\n"
 
 
 def test_a_shell_that_is_imported_and_not_running_changes_nothing() -> None:

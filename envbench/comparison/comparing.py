@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 from envbench.checks.lines import counted, named
-from envbench.checks.lock import Difference
 from envbench.checks.outcome import Check, OutcomeCheck, SqlCheck, require_label
 from envbench.checks.report import Report
 from envbench.comparison.comparison import Comparison, Comparisons
-from envbench.comparison.differences import PARTS, Treatment, differences
+from envbench.comparison.differences import PARTS, Difference, Treatment, differences
 from envbench.comparison.measuring import Measured, conclude, measure
 from envbench.comparison.pairing import Attempt, Pairing, pair_by_episode, pair_by_trial
 from envbench.comparison.results import CheckComparison

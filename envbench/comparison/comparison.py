@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbench.checks.lock import Difference
 from envbench.comparison import files, frames, words
-from envbench.comparison.differences import Treatment
+from envbench.comparison.differences import Difference, Treatment
 from envbench.comparison.pairing import pair_names
 from envbench.comparison.passing import PassK, pass_k
 from envbench.comparison.results import CheckComparison, Pair, RewardComparison

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from envbench.checks.lock import Difference, Lock, TrialRow
+from envbench.checks.lock import Difference as LockDifference
+from envbench.checks.lock import Lock, TrialRow
 from envbench.comparison.pairing import Pairing, TrialKey
 from envbench.comparison.sides import Side
+from envbench.evidence.portable import Json
 
 Treatment: TypeAlias = Literal["environment", "agent", "checks"]
 
@@ -24,6 +26,14 @@ PARTS: Mapping[Treatment, tuple[str, ...]] = {
 """The parts of the lock that each treatment lets differ."""
 
 
+class Difference(NamedTuple):
+    """A part of the lock that differs between the two sides, with both values."""
+
+    part: str
+    baseline: Json
+    candidate: Json
+
+
 def differences(
     treatment: Treatment, baseline: Side, candidate: Side, pairing: Pairing
 ) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
@@ -38,7 +48,7 @@ def differences(
     """
     if treatment == "checks":
         changed = Lock.of(baseline.checks, ()).diff(Lock.of(candidate.checks, ()))
-        return tuple(changed), tuple(_evidence(baseline, candidate, pairing))
+        return _named(changed), tuple(_evidence(baseline, candidate, pairing))
     compared = _Compared(pairing)
     ours, theirs = (
         set(compared.rows(side, indices, pairing))
@@ -50,9 +60,13 @@ def differences(
     found = Lock.of(baseline.checks, ours).diff(Lock.of(candidate.checks, theirs))
     allowed = PARTS[treatment]
     return (
-        tuple(difference for difference in found if difference[0] in allowed),
-        tuple(difference for difference in found if difference[0] not in allowed),
+        _named(difference for difference in found if difference.part in allowed),
+        _named(difference for difference in found if difference.part not in allowed),
     )
+
+
+def _named(found: Iterable[LockDifference]) -> tuple[Difference, ...]:
+    return tuple(Difference(*difference) for difference in found)
 
 
 def _are_alike(ours: Collection[TrialRow], theirs: Collection[TrialRow]) -> bool:
@@ -77,7 +91,7 @@ def _evidence(baseline: Side, candidate: Side, pairing: Pairing) -> Iterator[Dif
         if digests[0] != digests[1]:
             ours[name], theirs[name] = digests
     if ours:
-        yield "evidence", ours, theirs
+        yield Difference("evidence", ours, theirs)
 
 
 class _Compared:

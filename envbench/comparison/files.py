@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from envbench.checks.report import Rate
 from envbench.checks.shape import ANY, Kinds, at, expect, expect_schema, expect_texts, read_object
-from envbench.comparison.differences import Treatment
+from envbench.comparison.differences import Difference, Treatment
 from envbench.comparison.outcomes import WORDS, Outcomes, Word
 from envbench.comparison.results import (
     VERDICTS,
@@ -36,8 +36,8 @@ def content(comparison: Comparison) -> dict[str, Json]:
         "alpha": comparison.alpha,
         "comparable": comparison.comparable,
         "exit_code": comparison.exit_code,
-        "changed": [dict(zip(_DIFFERENCE, row, strict=True)) for row in comparison.changed],
-        "blocked": [dict(zip(_DIFFERENCE, row, strict=True)) for row in comparison.blocked],
+        "changed": [difference._asdict() for difference in comparison.changed],
+        "blocked": [difference._asdict() for difference in comparison.blocked],
         "pairs": [
             {**{name: getattr(pair, name) for name in _PAIR}, "tags": list(pair.tags)}
             for pair in comparison.pairs
@@ -137,9 +137,8 @@ def _reward_content(reward: RewardComparison) -> dict[str, Json]:
     }
 
 
-def _read_difference(value: Json, place: str) -> tuple[str, Json, Json]:
-    row = read_object(value, _DIFFERENCE, place)
-    return row["part"], row["baseline"], row["candidate"]
+def _read_difference(value: Json, place: str) -> Difference:
+    return Difference(**read_object(value, _DIFFERENCE, place))
 
 
 def _read_pair(value: Json, place: str) -> Pair:

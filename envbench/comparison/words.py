@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envbench.checks.lines import counted, excerpt, shortened, visible
-from envbench.checks.lock import Difference
 from envbench.checks.report import Rate
+from envbench.comparison.differences import Difference
 from envbench.comparison.passing import fewest_repeats
 from envbench.comparison.results import (
     VERDICTS,

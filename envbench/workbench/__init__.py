@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from envbench.workbench.displays import register_where_shown
+
 if TYPE_CHECKING:
     from envbench.workbench import charts
     from envbench.workbench.browser import EvidenceBrowser
@@ -55,3 +57,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Every public name, loaded or not."""
     return sorted({*globals(), *__all__})
+
+
+# A shell may have been started after `import envbench`, which shows the values where it finds one.
+register_where_shown()

@@ -8,6 +8,7 @@ a value stays its `repr`, for terminals and for readers without HTML.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,14 @@ def register(ipython: InteractiveShell) -> None:
     for name, (module, function) in DISPLAYS.items():
         package, _, kind = name.rpartition(".")
         formatter.for_type_by_name(package, kind, _bundle(module, function))
+
+
+def register_where_shown() -> None:
+    """Register the displays with the shell that is running, if there is one."""
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find() if find else None
+    if shell is not None and shell.display_formatter is not None:
+        register(shell)
 
 
 def _bundle(module: str, function: str) -> Callable[..., dict[str, str]]:

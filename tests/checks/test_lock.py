@@ -45,6 +45,8 @@ def test_each_part_that_differs_is_named_with_both_values(
 ) -> None:
     first, second = lock_of(make_episode()), lock_of(make_episode(**changed))
     assert first.diff(second) == [(part, ours, theirs)]
+    (difference,) = first.diff(second)
+    assert (difference.part, difference.ours, difference.theirs) == (part, ours, theirs)
     assert second.diff(first) == [(part, theirs, ours)]
 
 

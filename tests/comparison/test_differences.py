@@ -52,6 +52,8 @@ def test_any_other_difference_blocks_with_both_values(
     assert not comparison.comparable
     ((name, before, after),) = comparison.blocked
     assert (name, after) == (part, value)
+    assert comparison.blocked[0].part == part
+    assert (comparison.blocked[0].baseline, comparison.blocked[0].candidate) == (before, after)
     assert part not in ours or before == ours[part]
     assert f"{part}:" in comparison.summary()
     assert comparison.exit_code == 2
