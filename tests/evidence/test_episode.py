@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -656,8 +657,11 @@ def test_ids_are_sorted_by_time_and_of_version_7() -> None:
     ids = [new_id() for _ in range(100)]
     assert len(set(ids)) == 100
     assert {(text[14], text[19] in "89ab") for text in ids} == {("7", True)}
-    moments = [int(text[:8] + text[9:13], 16) for text in ids]
+    # the first three groups are the time, of which the third is the fraction of a millisecond
+    moments = [text[:18] for text in ids]
     assert moments == sorted(moments)
+    assert len(set(moments)) > 1
+    assert int(moments[0][:8] + moments[0][9:13], 16) == pytest.approx(time.time() * 1000, abs=6e4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -673,9 +677,9 @@ def test_a_forked_process_draws_other_ids() -> None:
     os.close(writing)
     drawn = os.read(reading, 50 * 36).decode()
     os.close(reading)
-    theirs = {drawn[i + 15 : i + 36] for i in range(0, len(drawn), 36)}
+    theirs = {drawn[i + 19 : i + 36] for i in range(0, len(drawn), 36)}
     assert len(theirs) == 50
-    assert not theirs & {new_id()[15:] for _ in range(300)}
+    assert not theirs & {new_id()[19:] for _ in range(300)}
 
 
 def test_encoding_into_columns_keeps_what_a_chunk_holds() -> None:
