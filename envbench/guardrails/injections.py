@@ -21,6 +21,8 @@ from envbench.guardrails.tasks import GuardrailTask
 class GuardrailInjection:
     """A change of requests, named by its `id`. Subclasses define `inject`.
 
+    An object of another class with an `id`, `inject` and perhaps `security` is taken for one.
+
     Args:
         id: its name; a subclass may have it as a class attribute instead.
 
@@ -214,12 +216,12 @@ class Compose(GuardrailInjection):
     """
 
     def __init__(self, *injections: GuardrailInjection, id: str | None = None) -> None:  # noqa: A002
-        self.injections = tuple(injections)
-        for i, injection in enumerate(self.injections):
-            require_injection(f"injections[{i}]", injection)
+        self.injections = tuple(
+            require_injection(f"injections[{i}]", each) for i, each in enumerate(injections)
+        )
         if not injections:
             raise ValueError("Compose needs at least one injection")
-        super().__init__(" + ".join(each.id for each in injections) if id is None else id)
+        super().__init__(" + ".join(each.id for each in self.injections) if id is None else id)
 
     def inject(self, request: EvalRequest) -> EvalRequest:
         """The request after all of them."""
@@ -256,24 +258,47 @@ def require_injections(injections: Any) -> tuple[GuardrailInjection, ...]:
         TypeError: when they are no injections.
         ValueError: when two have one id.
     """
-    found = tuple(injections) if isinstance(injections, Iterable) else (injections,)
-    for i, injection in enumerate(found):
-        require_injection(f"injections[{i}]", injection)
+    given = tuple(injections) if isinstance(injections, Iterable) else (injections,)
+    found = tuple(require_injection(f"injections[{i}]", each) for i, each in enumerate(given))
     require_different("injections", [injection.id for injection in found])
     return found
 
 
-def require_injection(argument: str, injection: Any) -> None:
-    """Refuse what is no injection.
+def require_injection(argument: str, injection: Any) -> GuardrailInjection:
+    """An injection; an object of another class that has an `id` and `inject` is made one.
 
     Raises:
         TypeError: when it is none, or its id is not text.
         ValueError: when its id is blank.
     """
     if not isinstance(injection, GuardrailInjection):
-        kind = injection.__name__ if isinstance(injection, type) else type(injection).__name__
-        raise TypeError(f"{argument} must be a GuardrailInjection, not {kind}")
+        is_class = isinstance(injection, type)
+        if is_class or not callable(getattr(injection, "inject", None)):
+            kind = injection.__name__ if is_class else type(injection).__name__
+            raise TypeError(f"{argument} must be a GuardrailInjection, not {kind}")
+        require_name(f"{argument}.id", getattr(injection, "id", None))
+        return _OfAnotherClass(injection)
     require_name(f"{argument}.id", injection.id)
+    return injection
+
+
+class _OfAnotherClass(GuardrailInjection):
+    """The injection that an object is by its methods."""
+
+    def __init__(self, wrapped: Any) -> None:
+        super().__init__(wrapped.id)
+        self.wrapped = wrapped
+
+    def inject(self, request: EvalRequest) -> EvalRequest:
+        made: EvalRequest = self.wrapped.inject(request)
+        return made
+
+    def security(self, result: EvalResult, task: GuardrailTask) -> bool | None:
+        judge = getattr(self.wrapped, "security", None)
+        answer: bool | None = (
+            super().security(result, task) if judge is None else judge(result, task)
+        )
+        return answer
 
 
 def _context_field(argument: str, name: Any) -> str:

@@ -15,6 +15,7 @@ from envbench.guardrails import (
     EvalRequest,
     EvalResult,
     GuardrailInjection,
+    GuardrailTask,
     ProbeBound,
     SwapField,
 )
@@ -116,6 +117,33 @@ def test_an_injection_says_its_id_and_must_define_what_it_does() -> None:
         GuardrailInjection()
 
 
+class AsRoot:
+    """An injection by its methods alone."""
+
+    id = "as root"
+
+    def inject(self, asked: EvalRequest) -> EvalRequest:
+        return asked.replace("agent", "root")
+
+
+class NeverSecure(AsRoot):
+    id = "never secure"
+
+    def security(self, result: EvalResult, task: GuardrailTask) -> bool:
+        return False
+
+
+def test_an_injection_needs_no_base_class() -> None:
+    plain, judging = require_injections([AsRoot(), NeverSecure()])
+    assert (plain.id, plain.inject(request()).agent) == ("as root", "root")
+    denied = EvalResult(Effect.DENY)
+    assert plain.security(denied, task(620.0, Effect.DENY)) is True
+    assert judging.security(denied, task(620.0, Effect.DENY)) is False
+    both = Compose(AsRoot(), ProbeBound("amount", 500, 1))
+    assert both.id == "as root + probe amount=500+1"
+    assert both.inject(request()).context["amount"] == 501
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
@@ -144,6 +172,7 @@ def test_an_injection_says_its_id_and_must_define_what_it_does() -> None:
             ValueError,
             "injections hold an id twice: 'a'",
         ),
+        (lambda: require_injections([AsRoot]), TypeError, "a GuardrailInjection, not AsRoot"),
         (lambda: require_injections(3), TypeError, r"injections\[0\] must be a GuardrailInjection"),
     ],
 )
