@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from envbench.environments.environment import Environment
 
 START_SECONDS = 120.0
-"""How long a process may take to start, beside the deadline of a call."""
+"""How long a process may take to start, and to load an environment, beside a call's deadline."""
 
 
 class Runtime(Protocol):
@@ -117,7 +117,8 @@ class SubprocessRuntime:
     fail, not from tools that are hostile.
 
     Args:
-        timeout: seconds that a call may take; None for no deadline.
+        timeout: seconds that a call may take, once its process has loaded the environment; None
+            for no deadline.
         memory_limit: bytes that a call may take on top of what the process has; None for no limit.
             It limits address space, which needs Linux.
 
@@ -227,6 +228,7 @@ class _Worker:
 
         with suppress(OSError):  # it died: receiving says how
             self._connection.send_bytes(message)
+        self._receive(START_SECONDS)  # it has loaded the environment, and what that imports
         content = self._receive(timeout)
         try:
             reply = cloudpickle.loads(content)

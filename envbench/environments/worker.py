@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,18 +31,20 @@ def serve(descriptor: int) -> None:
             message = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        connection.send_bytes(_answer(message))
+        connection.send_bytes(_answer(message, loaded=lambda: connection.send_bytes(b"loaded")))
 
 
-def _answer(message: bytes) -> bytes:
-    """What came of a call, pickled."""
+def _answer(message: bytes, loaded: Callable[[], None]) -> bytes:
+    """What came of a call, pickled; `loaded` is called when the deadline is to begin."""
     try:
         kind, attributes, name, arguments, memory_limit = cloudpickle.loads(message)
         environment = kind.__new__(kind)
         environment.replace_attributes(attributes)
     except BaseException as error:
+        loaded()
         why = f"the tool's process could not load the environment: {_described(error)}"
         return _pickled(Reply(None, (why, "runtime", type(error).__name__), [], None))
+    loaded()
     record = ToolRecord(name, arguments)
     result, failure = None, None
     try:

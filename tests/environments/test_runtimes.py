@@ -150,6 +150,26 @@ def test_a_tool_that_takes_too_long_is_ended(name):
     env.close()
 
 
+class SlowToLoad:
+    """Takes longer to unpickle than the deadline, as a module may take to import."""
+
+    def __reduce__(self) -> Any:
+        return (_load, (SlowToLoad,))
+
+
+def _load(kind: type) -> Any:
+    time.sleep(1.5)
+    return kind()
+
+
+@pytest.mark.slow
+def test_what_a_fresh_process_loads_does_not_count():
+    env = trouble(SubprocessRuntime(timeout=1))
+    env.heavy = SlowToLoad()
+    assert call(env, "add")["result"] == 1
+    env.close()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_programs_that_a_tool_started_are_ended_with_it():
