@@ -17,10 +17,11 @@ import numpy as np
 from envbench.capture.own_state import own_state
 from envbench.environments.differences import Difference, Path, Rules, differences
 from envbench.environments.environment import Environment
+from envbench.environments.fields import ignored_patterns, tolerance_patterns
 from envbench.environments.fingerprint import Fingerprint, fingerprint
 from envbench.environments.moments import Scope, moment_differences, moments, plain_error
 from envbench.environments.replaying import Plan, Second, bare, innermost, make_plan, take_again
-from envbench.environments.rollout import case_of
+from envbench.environments.rollout import Rollout, case_of
 from envbench.environments.tasks import TaskData, TaskDataset
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json
@@ -144,10 +145,10 @@ _SHOWN = 20
 
 def verify_replay(
     environment_or_factory: Any,
-    episode: EpisodeEvidence,
+    episode: EpisodeEvidence | Rollout,
     *,
     tolerance: float | Mapping[str, float] | None = None,
-    ignore: Iterable[str] = (),
+    ignore: Iterable[str] | Mapping[str, Iterable[str]] = (),
     verify_fingerprint: bool = True,
     task: TaskData | None = None,
     dataset: TaskDataset | None = None,
@@ -164,12 +165,14 @@ def verify_replay(
         environment_or_factory: an environment, which is reset and left open; or what makes a fresh
             one, which is closed. A factory is the surer way: an environment that was used may
             remember something.
-        episode: the evidence.
-        tolerance: by how much two numbers may differ: one number for all, or one by the pattern
-            of the path (``{"/observation/**": 1e-6}``); the last pattern that fits holds.
-        ignore: patterns of paths that are not compared, nor what is below them, such as
-            ``"/info/episode/t"`` or ``"/state/**/updated_at"``; ``*`` is one segment, ``**`` any
-            number.
+        episode: the evidence, or a rollout, which has its task beside it.
+        tolerance: by how much two numbers may differ: one number for all, or one by field or by
+            the pattern of the path (``{"reward": 0.1, "/observation/0": 1e-6}``); the last that
+            fits holds.
+        ignore: fields, and patterns of paths, that are not compared, nor what is below them, such
+            as ``"reward"``, ``"/info/episode/t"`` or ``"/state/**/updated_at"``; ``*`` is one
+            segment, ``**`` any number. A path that begins with no field is one in the state. Or
+            paths by field: ``{"state": ["/updated_at"]}``.
         verify_fingerprint: compare the environment's fingerprint with the recorded one.
         task: the task with its expected value, for scorers; the record has all of it but that.
         dataset: where to find that task, by the id of the recorded case.
@@ -185,9 +188,12 @@ def verify_replay(
         ValueError: when an argument has no meaning, the data set has no such task, or the episode
             cannot be replayed at all, because its steps or its options were not kept.
     """
+    if isinstance(episode, Rollout):
+        task = episode.task if task is None and dataset is None else task
+        episode = episode.episode  # type: ignore[assignment]
     if not isinstance(episode, EpisodeEvidence):
         raise TypeError(f"episode must be an EpisodeEvidence, not {type(episode).__name__}")
-    rules = Rules(tolerance, ignore)
+    rules = Rules(tolerance_patterns(tolerance), ignored_patterns(ignore))
     given = _task(episode, task, dataset)
     source = _Source(environment_or_factory)
     plan = make_plan(episode, task=given, observe=observe, audit=audit)

@@ -176,6 +176,12 @@ def test_another_physics_is_found_at_its_step_and_within_a_tolerance_it_is_not()
     assert not verify_replay(heavy, episode, tolerance={"/**": 0.01, "/observation/1": 1e-9})
     assert verify_replay(heavy, episode, ignore="/observation").ok
     assert verify_replay(heavy, episode, ignore=["/observation/1", "/observation/*"]).ok
+    # a field by its name alone, and paths by their field
+    assert verify_replay(heavy, episode, tolerance={"observation": 0.01}).ok
+    assert not verify_replay(heavy, episode, tolerance={"reward": 0.01, "snapshot": 0.01})
+    assert verify_replay(heavy, episode, ignore=["observation"]).ok
+    assert verify_replay(heavy, episode, ignore={"observation": ["/*"], "snapshot": ()}).ok
+    assert not verify_replay(heavy, episode, ignore={"observation": ["0"]})
 
 
 def test_what_came_is_named_by_step_and_path() -> None:
@@ -278,7 +284,10 @@ def test_a_clock_in_the_state_makes_what_follows_uncertain() -> None:
 
     result = replay(lambda: make(2.0), record(make))
     assert result.verdict == "not reproducible here"
-    assert replay(lambda: make(2.0), record(make), ignore="/state/at").verdict == "different"
+    for ignored in ("/state/at", "/snapshot/at", "/at"):
+        result = replay(lambda: make(2.0), record(make), ignore=ignored)
+        assert result.verdict == "different"
+        assert {each.kind for each in result.mismatches} == {"reward"}
 
 
 def test_loops_with_and_without_seeds(tmp_path: Path) -> None:
@@ -605,8 +614,8 @@ def test_a_replay_is_json() -> None:
         ({"tolerance": -1}, ValueError, "tolerance must be at least 0, not -1"),
         ({"tolerance": math.nan}, ValueError, "tolerance must be at least 0, not nan"),
         ({"tolerance": "1"}, TypeError, "tolerance must be a number, not '1'"),
-        ({"tolerance": {"reward": 1}}, ValueError, "tolerance 'reward' must start with '/'"),
-        ({"ignore": "reward"}, ValueError, "ignore 'reward' must start with '/'"),
+        ({"tolerance": {"rewards": 1}}, ValueError, "tolerance 'rewards' must start with '/'"),
+        ({"ignore": "rewards"}, ValueError, "ignore 'rewards' must start with '/'"),
         ({"ignore": [3]}, TypeError, "ignore must be text, not int"),
         ({"task": {}}, TypeError, "task must be a TaskData, not dict"),
         ({"dataset": []}, TypeError, "dataset must be a TaskDataset, not list"),
@@ -678,6 +687,24 @@ def test_a_changed_tool_is_found_by_its_result_and_by_its_part() -> None:
     only = verify_replay(Doubled, count([ADD]), verify_fingerprint=False)
     assert found(only) == [("tool_result", 1, "/info/tool_calls/0/result")]
     assert verify_replay(Doubled, count(["bye"]), ignore="/fingerprint/**").ok
+
+
+def test_a_rollout_is_replayed_with_its_task() -> None:
+    def make() -> Counter:
+        env = Counter()
+
+        @env.scorer
+        def is_counted(rollout: Any) -> float:
+            return float(rollout.env.state.count == rollout.task.expected["count"])
+
+        return env
+
+    rollout = make().rollout(counting(1), ScriptedPolicy([ADD]))
+    assert rollout.reward == 1.0
+    result = verify_replay(make, rollout)
+    assert (result.ok, result.notes) == (True, ())
+    (note,) = verify_replay(make, rollout.episode).notes
+    assert note.startswith("scores are not replayed")
 
 
 def test_a_fingerprint_kept_without_its_parts_is_compared_by_digest() -> None:
