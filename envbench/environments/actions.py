@@ -16,7 +16,7 @@ from envbench.evidence.portable import VALUE_DEPTH, Json, canonical, parse
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A policy's call of a tool.
+    """A policy's call of a tool; it equals the dict of its name and arguments.
 
     Args:
         name: the tool's name; a name that the environment does not have is a tool error.
@@ -46,6 +46,13 @@ class ToolCall:
                 f"arguments of the tool {self.name!r} must be portable JSON: {error}"
             ) from None
         object.__setattr__(self, "arguments", copied)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ToolCall):
+            return (self.name, self.arguments) == (other.name, other.arguments)
+        if isinstance(other, dict):
+            return other == {"name": self.name, "arguments": self.arguments}
+        return NotImplemented
 
     def to_dict(self) -> dict[str, Json]:
         """The call as plain JSON, as evidence keeps it; a copy."""

@@ -29,6 +29,7 @@ from envbench.evidence.tagged import describe_error
 
 if TYPE_CHECKING:
     from envbench.environments.environment import Environment
+    from envbench.environments.transitions import Transitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,18 @@ class Rollout:
     def failed(self) -> bool:
         """Whether the policy or the environment failed."""
         return self.trace.stop_reason == "failure"
+
+    def transitions(self) -> Transitions:
+        """The transitions for training, see `envbench.environments.transitions`.
+
+        Raises:
+            ValueError: while the rollout has no episode yet.
+        """
+        if self.episode is None:
+            raise ValueError("the episode has not ended: there are no transitions yet")
+        from envbench.environments.transitions import transitions
+
+        return transitions([self.episode])
 
     def __repr__(self) -> str:
         reward = "no reward" if self.reward is None else f"reward {self.reward:g}"

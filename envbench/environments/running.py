@@ -27,6 +27,7 @@ from envbench.store.errors import StoreError
 
 if TYPE_CHECKING:
     from envbench.environments.environment import Environment
+    from envbench.environments.transitions import Transitions
 
 
 def run_tasks(
@@ -141,6 +142,12 @@ class Rollouts(Sequence[Rollout]):
         counted = len(self) - len(self.unscored)
         rewards = [rollout.reward for rollout in self if rollout.reward is not None]
         return sum(rewards) / counted if counted else None
+
+    def transitions(self) -> Transitions:
+        """The transitions of all of them, see `envbench.environments.transitions`."""
+        from envbench.environments.transitions import transitions
+
+        return transitions([each.episode for each in self if each.episode is not None])
 
     def summary(self) -> dict[str, Any]:
         """How many there are, failed and are unscored, the mean reward, and the stop reasons."""

@@ -16,13 +16,30 @@ STOP_REASONS = {
 """Stop reasons by the ending in evidence; every other ending is a ``failure``."""
 
 
+class TakenCall(dict[str, Any]):
+    """A call that was taken: its ``name`` and ``arguments``, as keys and as attributes."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return str(self["name"])
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments by name."""
+        return self["arguments"]
+
+
 @dataclass(slots=True)
 class TraceStep:
     """One action, and what came of it.
 
     Attributes:
         index: position in the episode; the first is 1.
-        action: ``{"name", "arguments"}`` or text; None when it was refused.
+        action: ``{"name", "arguments"}``, which has these as attributes too, or text; None when
+            it was refused.
         observation: what the policy saw after it; None when there was none.
         reward: the whole reward; None when there was none, or it is not known.
         terminated: whether the environment was done.
@@ -41,6 +58,10 @@ class TraceStep:
     info: Any
     snapshot: Any
     error: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.action, dict) and set(self.action) == {"name", "arguments"}:
+            self.action = TakenCall(self.action)
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
@@ -119,6 +140,16 @@ class Trace:
     outcome: Outcome = field(default_factory=lambda: Outcome(None, 0.0, None))
     initial_observation: Any = None
     initial_snapshot: Any = None
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """The value of each scorer, as in the outcome."""
+        return self.outcome.scores
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """The metrics, as in the outcome."""
+        return self.outcome.metrics
 
 
 def _step_reward(step: TraceStep) -> float:

@@ -49,6 +49,16 @@ def test_a_call_is_a_value_of_its_own():
         call.name = "other"  # type: ignore[misc]
 
 
+def test_a_call_equals_the_dict_that_means_it():
+    call = ToolCall("add", {"by": 2})
+    plain = {"name": "add", "arguments": {"by": 2}}
+    assert call == plain
+    assert plain == call
+    assert call != {"name": "add", "arguments": {"by": 3}}
+    assert call != {"name": "add"}
+    assert call != "add"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -86,8 +86,11 @@ def test_the_trace_has_observations_actions_results_snapshots_and_the_outcome():
     assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
     assert trace.stop_reason == rollout.stop_reason == "terminated"
     assert trace.outcome.reward == rollout.reward == 1.0
-    assert trace.outcome.scores == {"good": 1.0}
-    assert trace.outcome.metrics == {"turns": 2, "tool_calls": 2, "tool_errors": 0}
+    assert trace.scores == trace.outcome.scores == {"good": 1.0}
+    assert trace.metrics == trace.outcome.metrics
+    assert trace.metrics == {"turns": 2, "tool_calls": 2, "tool_errors": 0}
+    assert (first.action.name, first.action.arguments) == ("add", {})
+    assert first.action == ADD
     assert repr(rollout) == "<Rollout to-2: terminated, reward 1, 2 steps>"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +14,14 @@ import pytest
 from gymnasium import spaces
 
 from envbench import EvalCase, Store, capture_episode, capture_episodes, connect
-from envbench.environments import ScriptedPolicy, ToolCall, columns, pieces
+from envbench.environments import (
+    ScriptedPolicy,
+    TaskDataset,
+    ToolCall,
+    columns,
+    pieces,
+    run_tasks,
+)
 from envbench.environments import transitions as module
 from envbench.environments.columns import ColumnReader, stack
 from envbench.environments.transitions import Transitions, transition_batches, transitions
@@ -514,3 +522,16 @@ def test_a_long_episode_in_constant_memory(tmp_path: Path) -> None:
             (50_000, 50_001, 100_000, False),
             (20_000, 100_001, 120_000, True),
         ]
+
+
+def test_rollouts_give_their_transitions() -> None:
+    runs = run_tasks(
+        TaskDataset("two", "1", [counting(2), counting(1)]),
+        Counter,
+        lambda: ScriptedPolicy([ADD, ADD]),
+    )
+    assert runs.transitions().step.tolist() == [1, 2, 1]
+    first = runs[0].transitions()
+    assert (first.reward.tolist(), first.terminated.tolist()) == ([0.0, 0.0], [False, True])
+    with pytest.raises(ValueError, match="the episode has not ended"):
+        dataclasses.replace(runs[0], episode=None).transitions()
