@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import gymnasium
 import pytest
+from typer.testing import CliRunner
 
 import envbench
 from envbench import cli
@@ -715,3 +716,9 @@ def is_past_its_imports(pid: int) -> bool:
     """Whether a process has used four seconds of processor time, of which imports take one."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return int(fields[11]) > 4 * os.sysconf("SC_CLK_TCK")
+
+
+def test_bad_input_has_its_exit_code_without_main_too(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["verify", str(tmp_path / "missing.duckdb")])
+    assert result.exit_code == 2
+    assert "there is no such file" in " ".join(result.output.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,8 +23,17 @@ app = typer.Typer(
 )
 
 
-class BadInput(Exception):
-    """What the caller gave cannot be used; the message is one line that says what and why."""
+# typer carries its own click, and exports of its exceptions only this one's subclass.
+_Shown: Any = typer.BadParameter.__mro__[2]
+
+
+class BadInput(_Shown):  # type: ignore[misc]
+    """What the caller gave cannot be used; the message is one line that says what and why.
+
+    Who calls `app` without `main`, such as typer's runner for tests, gets its exit code too.
+    """
+
+    exit_code = 2
 
 
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="A DuckDB store of envbench.")]

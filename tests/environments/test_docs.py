@@ -26,7 +26,7 @@ def test_the_page_s_examples_run():
     assert (done.failed, done.attempted > 30) == (0, True)
 
 
-@pytest.mark.parametrize("module", ["actions", "models", "plain", "policies", "tools"])
+@pytest.mark.parametrize("module", ["actions", "fields", "models", "plain", "policies", "tools"])
 def test_examples_in_docstrings_run(module):
     done = doctest.testmod(importlib.import_module(f"envbench.environments.{module}"))
     assert done.failed == 0
