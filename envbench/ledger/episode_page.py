@@ -1,4 +1,4 @@
-"""One episode as HTML: facts, checks, and every step with the state that was read after it."""
+"""One episode as HTML: facts, checks, a stepper, and every step with the state read after it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from envbench.evidence.tagged import decode
 from envbench.ledger.environment import Tool
 from envbench.ledger.markup import attribute, class_, name_, pill, text, value_
 from envbench.ledger.outcomes import Outcome, describe_change
+from envbench.workbench import episode_html
 
 Row = Mapping[str, Any]
 State = Mapping[str, Any]
@@ -31,6 +32,8 @@ def render_episode(outcome: Outcome, names: Mapping[str, str]) -> Iterator[str]:
     yield from _facts(outcome, names)
     yield from _checks(outcome)
     yield from _changes(outcome)
+    yield "<h4>Step through it</h4>"
+    yield episode_html(outcome.episode, report=outcome.report, script=False)
     yield "<h4>Steps</h4>"
     moments = list(_moments(outcome))
     yield from _strip(outcome, moments)

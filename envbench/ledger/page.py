@@ -1,4 +1,7 @@
-"""`outcomes.html`: one self-contained page of a run, with no script and no request.
+"""`outcomes.html`: one self-contained page of a run, that makes no request.
+
+One script runs in it, the steppers' own; the page's policy names it by its hash. Without scripts
+everything can still be read.
 
 Everything that comes from a state, an answer or an error is escaped, and characters that would
 hide or reorder text are written out.
@@ -6,6 +9,8 @@ hide or reorder text are written out.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from importlib import resources
 from itertools import groupby
@@ -16,6 +21,7 @@ from envbench.ledger.judging import SIMPLER_POLICIES
 from envbench.ledger.markup import ICONS, class_, name_, pill, text
 from envbench.ledger.outcomes import Outcome, Outcomes
 from envbench.ledger.scenarios import SCENARIOS, SEEDS, VERSIONS
+from envbench.workbench.page import assets, script_text
 
 __all__ = ["render_page"]
 
@@ -30,7 +36,7 @@ def render_page(outcomes: Outcomes) -> str:
             "<head>",
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_NO_REQUESTS}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">',
             "<title>Ledger outcomes</title>",
             f"<style>\n{css}</style>",
             "</head>",
@@ -44,6 +50,7 @@ def render_page(outcomes: Outcomes) -> str:
             *_episodes(outcomes),
             _FOOTER,
             "</main>",
+            assets(),
             "</body>",
             "</html>",
             "",
@@ -51,10 +58,15 @@ def render_page(outcomes: Outcomes) -> str:
     )
 
 
-_NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'"
+def _policy() -> str:
+    """No request, and no script but that of the steppers."""
+    digest = base64.b64encode(hashlib.sha256(script_text().encode()).digest()).decode()
+    allowed = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    return f"{allowed}; script-src 'sha256-{digest}'"
+
 
 _FOOTER = (
-    "<footer><p>This page loads nothing and runs nothing. It was written from the evidence in the "
+    "<footer><p>This page loads nothing. It was written from the evidence in the "
     "folder it lies in: <code>sha256sum -c SHA256SUMS</code> there shows whether a file was "
     "altered since. A hash shows alteration, not authorship.</p></footer>"
 )

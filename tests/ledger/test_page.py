@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import re
 import sqlite3
@@ -21,6 +23,7 @@ from envbench.ledger.markup import attribute, text, value_
 from envbench.ledger.outcomes import Outcome, Outcomes
 from envbench.ledger.page import render_page
 from envbench.ledger.scenarios import SCENARIOS
+from envbench.workbench.page import MIME, assets, script_text
 
 VOID = {"meta", "br", "wbr"}
 
@@ -49,7 +52,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"}.intersection(self.open):
             self.words.append(data)
 
     def every(self, tag: str) -> list[dict[str, str | None]]:
@@ -70,17 +73,28 @@ def page(source: str) -> Page:
     return Page(source)
 
 
-def test_it_asks_for_nothing_and_runs_nothing(source: str, page: Page) -> None:
-    assert re.findall(r"(?i)https?:|//[a-z]|url\(|@import|javascript:|data:", source) == []
-    names = {tag for tag, _ in page.elements}
+def without_steppers(source: str) -> str:
+    """The page without the script of the steppers and the episodes that are packed for it."""
+    assert source.count(assets()) == 1
+    return re.sub(
+        f'<script type="{re.escape(MIME)}">[^<]*</script>', "", source.replace(assets(), "")
+    )
+
+
+def test_it_asks_for_nothing_and_runs_the_steppers_alone(source: str, page: Page) -> None:
+    rest = without_steppers(source)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}'"
+    digest = hashlib.sha256(script_text().encode()).digest()
+    assert page.every("meta")[2]["content"] == policy.format(base64.b64encode(digest).decode())
+    rest = rest.replace("img-src data:", "")
+    assert re.findall(r"(?i)https?:|//[a-z]|url\(|@import|javascript:|data:", rest) == []
+    names = {tag for tag, _ in Page(rest).elements}
     assert names.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base", "form"})
     assert not any(
         name.startswith("on") or name in ("src", "srcset", "action")
         for _, attributes in page.elements
         for name in attributes
     )
-    policy = page.every("meta")[2]
-    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def test_every_link_leads_somewhere(page: Page, folder: Path) -> None:
@@ -296,12 +310,14 @@ def hostile_source(
 
 
 def test_hostile_values_are_shown_and_do_nothing(hostile_source: str) -> None:
-    page = Page(hostile_source)
+    page = Page(without_steppers(hostile_source))
     names = {tag for tag, _ in page.elements}
     assert names.isdisjoint({"script", "img", "i"})
     for value in HOSTILE[:5]:
         assert value in "".join(page.words)
-    assert not set(hostile_source) & set("\u202e\u2066\u2067\x00\x07\x7f\u200b\ufeff")
+    assert not set(without_steppers(hostile_source)) & set(
+        "\u202e\u2066\u2067\x00\x07\x7f\u200b\ufeff"
+    )
     assert "abcU+202Egnp.exeU+2066" in page.said
     assert "U+DCFF<" in page.said
     hostile_source.encode("utf-8")  # no lone surrogate is left
@@ -323,6 +339,31 @@ def test_a_browser_draws_it_and_asks_for_nothing(
     asking.write_text('<img src="http://127.0.0.1:9/x.png">')
     assert requests_of(asking, chromium, tmp_path / "asking") == ["null"]
     assert requests_of(folder / "outcomes.html", chromium, tmp_path / "asked") == []
+
+
+@pytest.mark.slow
+def test_every_episode_can_be_stepped_through(
+    folder: Path, outcomes: Outcomes, chromium: str, tmp_path: Path
+) -> None:
+    drawn = subprocess.run(
+        [
+            chromium,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--virtual-time-budget=20000",
+            "--dump-dom",
+            (folder / "outcomes.html").as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    steppers = re.findall('<div class="envbench-stepper"[^>]*>', drawn)
+    assert [re.search('data-episode="([^"]*)"', stepper)[1] for stepper in steppers] == [
+        outcome.episode.episode_id for outcome in outcomes.outcomes
+    ]
+    assert all("data-mounted" in stepper for stepper in steppers)
 
 
 def requests_of(page: Path, chromium: str, room: Path) -> list[str]:
