@@ -68,6 +68,16 @@ class TraceStep:
         """The calls of tools: ``name``, ``arguments``, ``result`` or ``error``, ``children``."""
         return list(self.info.get("tool_calls", ())) if isinstance(self.info, dict) else []
 
+    @property
+    def result(self) -> Any:
+        """What the tool returned; None when it failed, or none was called."""
+        return next((call.get("result") for call in self.tool_calls), None)
+
+    @property
+    def tool_error(self) -> dict[str, Any] | None:
+        """What went wrong in the tool: ``kind``, ``type``, ``message``; None when nothing did."""
+        return next((call.get("error") for call in self.tool_calls), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -91,6 +91,7 @@ def test_the_trace_has_observations_actions_results_snapshots_and_the_outcome():
     assert trace.metrics == {"turns": 2, "tool_calls": 2, "tool_errors": 0}
     assert (first.action.name, first.action.arguments) == ("add", {})
     assert first.action == ADD
+    assert (first.result, first.tool_error) == (1, None)
     assert repr(rollout) == "<Rollout to-2: terminated, reward 1, 2 steps>"
 
 

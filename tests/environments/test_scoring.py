@@ -237,5 +237,7 @@ def test_a_scorer_sees_the_whole_trace():
     assert rollout.episode is None
     assert rollout.trace.stop_reason == "terminated"
     assert [step.action["name"] for step in rollout.trace.steps] == ["fail", "add"]
-    assert rollout.trace.steps[0].tool_calls[0]["error"]["type"] == "ValueError"
+    failed = rollout.trace.steps[0]
+    assert failed.tool_calls[0]["error"]["type"] == "ValueError"
+    assert (failed.tool_error["type"], failed.result, failed.error) == ("ValueError", None, None)
     assert rollout.trace.steps[-1].snapshot == {"count": 2, "seed": 7}
