@@ -114,6 +114,11 @@ class ScriptedPolicy:
         self._taken += 1
         return self.actions[self._taken - 1]
 
+    @property
+    def remaining(self) -> tuple[ToolCall | str, ...]:
+        """The actions that were not taken yet."""
+        return self.actions[self._taken :]
+
     def identity(self) -> Json:
         """The digest of the actions."""
         plain = [each.to_dict() if isinstance(each, ToolCall) else each for each in self.actions]
@@ -121,7 +126,7 @@ class ScriptedPolicy:
 
     def remarks(self) -> list[str]:
         """How many actions were left over, if some were."""
-        left = len(self.actions) - self._taken
+        left = len(self.remaining)
         if not left:
             return []
         count = len(self.actions)

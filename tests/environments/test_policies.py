@@ -81,8 +81,10 @@ def test_a_script_that_is_used_up_is_a_failure_and_says_so():
 
 
 def test_actions_left_over_are_said():
-    rollout = Counter().rollout(counting(1), ScriptedPolicy([ADD, ADD, "bye"]))
+    script = ScriptedPolicy([ADD, ADD, "bye"])
+    rollout = Counter().rollout(counting(1), script)
     assert rollout.stop_reason == "terminated"
+    assert script.remaining == (ADD, "bye")
     assert rollout.episode.data["issues"] == [
         "note: 2 of 3 scripted actions left over when the episode ended"
     ]
