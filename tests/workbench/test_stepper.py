@@ -81,6 +81,32 @@ def test_keys_move_through_the_episode(open_episode):
     assert view.press("Home").step == 0
 
 
+def test_keys_work_on_a_page_of_its_own_before_anything_has_the_focus(open_episode):
+    view = open_episode(scripted([{"n": i} for i in range(4)]))
+    assert view.page.evaluate("document.activeElement === document.body")
+    view.page.keyboard.press("ArrowRight")
+    assert view.step == 1
+    view.app.focus()
+    view.page.keyboard.press("ArrowRight")  # once, not twice
+    assert view.step == 2
+
+
+def test_the_element_itself_can_be_focused_for_its_keys(new_page, tmp_path):
+    path = tmp_path / "two.html"
+    episodes = [scripted([{"n": i} for i in range(4)]) for _ in range(2)]
+    fragments = [episode_html(episode, script=False) for episode in episodes]
+    path.write_text("<!DOCTYPE html>" + "".join(fragments) + assets())
+    page = new_page()
+    page.goto(f"file://{path}")
+    page.wait_for_selector(READY)
+    first, second = View(page), View(page, nth=1)
+    page.keyboard.press("ArrowRight")  # of whom?
+    assert (first.step, second.step) == (0, 0)
+    second.root.focus()
+    page.keyboard.press("End")
+    assert (first.step, second.step) == (0, 3)
+
+
 def test_keys_that_mean_nothing_do_nothing(open_episode):
     view = open_episode(scripted([{"n": i} for i in range(4)]))
     view.press("ArrowRight")

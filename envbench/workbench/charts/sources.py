@@ -12,7 +12,7 @@ from envbench.checks import Report
 from envbench.checks.lock import Trial
 from envbench.comparison import Episodes
 from envbench.evidence.portable import parse
-from envbench.store import Store
+from envbench.store import Store, open_stores
 
 Source: TypeAlias = Report | Sequence[Report] | Store
 """All episodes of a store, or those of a report or of several."""
@@ -43,7 +43,8 @@ def episodes_of(
         source: a store, a report, or several reports.
         store: where the episodes of a report are.
         episodes: which episodes of a store are taken; all by default.
-        needs: the columns that a report does not keep, so that it needs a store.
+        needs: the columns that a report does not keep, so that it needs a store: one that is given,
+            or the one connected last that has its episodes.
 
     Raises:
         TypeError: when the source is another thing.
@@ -56,6 +57,7 @@ def episodes_of(
     if episodes is not None:
         raise ValueError("episodes= selects from a store: a report has its own")
     reports = _reports(source)
+    store = store or _open_store(reports)
     if store is not None:
         ids = pl.DataFrame(
             {"episode_id": [e.episode_id for report in reports for e in report.episodes]},
@@ -90,6 +92,15 @@ def results_of(source: Source) -> pl.DataFrame:
     # of an episode in several reports the last one counts
     frame = pl.DataFrame(rows, schema=RESULTS, orient="row")
     return frame.unique(["episode_id", "check_name"], keep="last", maintain_order=True)
+
+
+def _open_store(reports: list[Report]) -> Store | None:
+    """The store connected last that has every episode of the reports, if one is open."""
+    ids = {episode.episode_id for report in reports for episode in report.episodes}
+    for store in reversed(open_stores()):
+        if ids.issubset(id_ for (id_,) in store.sql("SELECT episode_id FROM episodes")):
+            return store
+    return None
 
 
 def _reports(source: object) -> list[Report]:

@@ -2375,6 +2375,10 @@ class App {
       this.toast,
       this.live);
     this.element.addEventListener("keydown", (event) => this.key(event));
+    if (this.host.hasAttribute("data-page")) {
+      // it is all of the page: its keys work before anything has the focus
+      document.addEventListener("keydown", (event) => event.target === document.body && this.key(event));
+    }
     this.element.addEventListener("pointerdown", (event) => {
       // a click makes the keys work, wherever it was
       if (!event.target.closest("button, input, select, summary, a, [tabindex]:not(.app)")) setTimeout(() => this.focus());
@@ -2805,7 +2809,7 @@ function styles() {
 /** Show the episodes whose packed text is in an element. */
 async function mount(root, texts) {
   if (root.shadowRoot || typeof DecompressionStream === "undefined") return null;
-  root.attachShadow({ mode: "open" });
+  root.attachShadow({ mode: "open", delegatesFocus: true }); // the element itself can be focused, for its keys
   root.shadowRoot.adoptedStyleSheets = [styles()];
   const waiting = h("div", { class: "waiting" });
   root.shadowRoot.append(waiting);
