@@ -23,9 +23,9 @@ def fitted(name: str, width: float, *, lines: int = 2, size: float = SIZE) -> li
 
     >>> fitted("refund", 80)
     ['refund']
-    >>> fitted("support/refund-within-thirty-days", 120)
+    >>> fitted("support/refund-within-thirty-days", 140)
     ['support/refund-within-', 'thirty-days']
-    >>> fitted("support/refund-within-thirty-days", 120, lines=1)
+    >>> fitted("support/refund-within-thirty-days", 140, lines=1)
     ['support/re…hirty-days']
     """
     text = visible(name) or "(no name)"
