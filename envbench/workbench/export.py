@@ -18,7 +18,7 @@ from envbench.evidence.portable import Json
 from envbench.workbench import page, payload
 from envbench.workbench.html_tokens import Raw, tokens
 from envbench.workbench.leaks import bytes_left, leak
-from envbench.workbench.markup import attribute, counted, fragment, table, text
+from envbench.workbench.markup import attribute, counted, fragment, style, table, text
 from envbench.workbench.notebook_contents import Contents, known_classes
 from envbench.workbench.notebook_frame import POLICY, Frame
 from envbench.workbench.notebook_reading import NotebookError, read_notebook, run_notebook
@@ -194,7 +194,7 @@ def _make(node: Any, source: Path, redactions: Redactions) -> _Made:
         ours = "".join(scripts)
         blank = frame.filled([""] * (len(pieces) + 1), head=head, first="", last=ours)
         said = [_banner(redacted), _about(len(node.cells), redacted, notes)]
-        _refuse_leak([title, *pieces, *said], content, blank.encode(), redactor)
+        _refuse_leak([title, *pieces], said, content, blank.encode(), redactor)
     return _Made(content, redacted, notes)
 
 
@@ -253,11 +253,14 @@ def _refuse_unmatched(redactor: Redactor) -> None:
             )
 
 
-def _refuse_leak(places: Sequence[str], content: bytes, blank: bytes, redactor: Redactor) -> None:
-    found = leak(places, redactor.finder, known_classes())
+def _refuse_leak(
+    places: Sequence[str], said: Sequence[str], content: bytes, blank: bytes, redactor: Redactor
+) -> None:
+    found = leak(places, said, redactor.finder, known_classes())
     named = [secret for secret in redactor.finder.secrets if not secret.was_found]
     if found is None:
-        found = bytes_left(content, blank, named)
+        ours = style().encode()  # each display brings it
+        found = bytes_left(content, blank + ours * content.count(ours), named)
     if found is not None:
         raise RedactionFailed(
             f"a value that is to be redacted would still stand in the page (as {found}), in a form "

@@ -17,21 +17,27 @@ from envbench.evidence.portable import canonical
 from envbench.workbench import page, payload
 from envbench.workbench.html_tokens import INLINE, Raw, Start, Text, tokens
 from envbench.workbench.inert_html import data_of
+from envbench.workbench.markup import style
 from envbench.workbench.payload_redaction import shown_of
 from envbench.workbench.redaction import BETWEEN, GEOMETRY, token_name
 from envbench.workbench.spellings import Finder, Secret
 
 
-def leak(contents: Sequence[str], finder: Finder, known: frozenset[str]) -> str | None:
+def leak(
+    contents: Sequence[str], said: Sequence[str], finder: Finder, known: frozenset[str]
+) -> str | None:
     """Where a page still holds a secret, in words that do not tell it; None when nowhere.
 
     Args:
         contents: the HTML of each place of the page.
+        said: what the export itself says, whose markup is ours and tells nothing.
         finder: the secrets.
         known: words of `class` attributes that are ours.
     """
-    for content in contents:
+    for content in (*contents, *said):
         for kind, text in _texts(content, known):
+            if content in said and kind != "text":
+                continue
             for span in finder.spans(text):
                 if kind != "geometry" or span.secret.number is None:
                     return kind
@@ -109,7 +115,8 @@ def _texts(content: str, known: frozenset[str]) -> Iterator[tuple[str, str]]:
             if token.start.get("type") == page.MIME:
                 yield from _packed(token.text)
             elif token.start.name == "style":
-                yield "style", token.text
+                if token.text != style():  # ours tells nothing
+                    yield "style", token.text
             else:
                 pieces.append(token.text)
         elif token_name(token) not in INLINE:

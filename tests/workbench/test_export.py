@@ -27,6 +27,7 @@ from envbench.workbench.leaks import encodings, leak
 from envbench.workbench.spellings import Finder, check
 from tests.workbench.conftest import READY, View
 from tests.workbench.customers import FORBIDDEN, IBAN, MAIL, record
+from tests.workbench.worlds import scripted
 
 V4: Any = nbformat.v4
 Write = Callable[..., Path]
@@ -348,6 +349,15 @@ class TestRedaction:
         assert "1234.5" not in body
         assert "1,234.5" not in body
         assert 'd="M1234.6 0"' in body
+
+    def test_words_of_our_own_styles_and_markup_are_no_leak(self, write):
+        episode = scripted([{"doors": [{"id": 1, "is": word}]} for word in ("open", "shut")])
+        html = page.episode_html(episode)  # its style and the report's <details> say "open" too
+        path = write(shown("", {"text/html": html}))
+        for redactions in ({"redact": ["/doors/*/is"]}, {"redact_values": ["open"]}):
+            content = _only(exported(path, **redactions))
+            assert '"open"' not in json.dumps(content)
+            assert "[redacted]" in json.dumps(content)
 
     def test_words_of_the_page_s_own_frame_are_no_leak(self, write):
         path = write(V4.new_markdown_cell("the output and the button"))
@@ -728,13 +738,13 @@ class TestLeak:
         ],
     )
     def test_it_finds_what_is_left(self, content):
-        assert leak(["<p>nothing</p>", content], self.finder, frozenset()) is not None
+        assert leak(["<p>nothing</p>", content], [], self.finder, frozenset()) is not None
 
     def test_it_looks_into_packed_episodes(self, episode_html):
-        assert leak([episode_html], Finder([check(MAIL)]), frozenset()) == "packed episode"
+        assert leak([episode_html], [], Finder([check(MAIL)]), frozenset()) == "packed episode"
 
     def test_it_finds_nothing_in_nothing(self):
-        assert leak(["<p>nothing</p>", ""], self.finder, frozenset()) is None
+        assert leak(["<p>nothing</p>", ""], [], self.finder, frozenset()) is None
 
 
 def test_formulas_need_no_script(write):
