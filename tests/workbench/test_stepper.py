@@ -169,6 +169,34 @@ def test_the_list_of_steps_goes_there(open_episode):
     assert view.root.locator('.option[aria-selected="true"] .n').inner_text() == "4"
 
 
+def test_bars_of_a_shorter_episode_stand_at_its_steps(open_episode):
+    states = [{"n": i} for i in range(7)]
+    view = open_episode(scripted(states), scripted(states[:4]), width=900)
+    # where the row of each side's changes is filled: the middle of each bar
+    found = view.app.locator(".track canvas").evaluate(
+        """canvas => {
+            const { width, height } = canvas;
+            const all = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+            const at = (x, y) => 4 * (y * width + x);
+            const dark = (x, y) => all[at(x, y) + 3] > 250 && all[at(x, y)] < 128;
+            const rows = [];
+            for (let y = 0; y < height - 20; y++) {
+                const bars = [];
+                for (let x = 1; x < width; x++) {
+                    if (dark(x, y) && !dark(x - 1, y)) bars.push([x, x]);
+                    if (dark(x, y)) bars[bars.length - 1][1] = x;
+                }
+                rows.push(bars.filter(([a, b]) => b - a === 8).map(([a, b]) => (a + b) / 2));
+            }
+            return { width, rows };
+        }"""
+    )
+    at = [8 + (step + 0.5) / 7 * (found["width"] - 16) for step in range(7)]
+    lowest = [row for row in found["rows"] if row][-1]  # of the second episode
+    assert lowest == pytest.approx(at[1:4], abs=1)
+    assert any(row == pytest.approx(at[1:7], abs=1) for row in found["rows"])
+
+
 # -- the state and its changes
 
 

@@ -1065,8 +1065,8 @@ class Timeline {
   }
 
   /** Where a bar begins, on a whole pixel: bars between pixels would make a pattern of their own. */
-  place(i, places, wide) {
-    return Math.floor(this.x(((i + 0.5) * (this.app.last + 1)) / places - 0.5) - wide / 2);
+  place(i, places, wide, episode) {
+    return Math.floor(this.x(((i + 0.5) * (episode.last + 1)) / places - 0.5) - wide / 2);
   }
 
   momentAt(x) {
@@ -1159,7 +1159,7 @@ class Timeline {
         const tall = both ? 10 : 18;
         const wide = Math.max(1, Math.min(9, Math.floor((this.width - 16) / n - 1)));
         for (let i = 0; i < high.length; i++) {
-          const x = this.place(i, high.length, wide);
+          const x = this.place(i, high.length, wide, episode);
           g.fillStyle = colour("--eb-good");
           if (high[i] > 0) g.fillRect(x, zero - (high[i] / 100) * tall, wide, Math.max(1, (high[i] / 100) * tall));
           g.fillStyle = colour("--eb-bad");
@@ -1177,7 +1177,7 @@ class Timeline {
       side.changes.forEach((count, i) => {
         if (!count) return;
         const tall = 3 + 4 * (Math.log1p(count) / Math.log1p(most));
-        g.fillRect(this.place(i, side.changes.length, wide), y + 8 - tall, wide, tall);
+        g.fillRect(this.place(i, side.changes.length, wide, episode), y + 8 - tall, wide, tall);
       });
     }
   }
