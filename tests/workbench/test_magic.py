@@ -166,7 +166,7 @@ class TestVariables:
                 np.datetime64("2026-02-03T04:05:06.000007008"),
                 datetime.datetime(2026, 2, 3, 4, 5, 6, 7),
             ),
-            (np.datetime64("NaT"), None),
+            (np.datetime64("NaT", "s"), None),
             (np.timedelta64(90, "s"), datetime.timedelta(seconds=90)),
             (pd.NaT, None),
             (pd.NA, None),
