@@ -2,10 +2,12 @@
 
     python tests/benchmarks/stepper.py [--quick]
 
-Pages are opened in Chromium from files, with no network. A key press is measured twice: the work
-until the moment is in the page (`work`), and the time until the frame that shows it was painted
-(`frame`), which is never less than what is left of the 16.6 ms of a frame. A fixed loop of
-JavaScript is measured beside it, because a machine that is busy slows all of it.
+Pages are opened in Chromium from files, with no network. A key press is measured three times: the
+work until the moment is in the page (`work`); the time until the frame that shows it was painted,
+of keys that come at any time within a frame of 16.6 ms (`frame`), most of which is the wait for its
+end; and the same of keys that follow each other frame by frame, as a held key does (`held`): it is
+16.6 ms where a press fits in one frame. A fixed loop of JavaScript is measured beside it, because a
+machine that is busy slows all of it.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Measure:
         ready: milliseconds until the first moment was shown.
         work: milliseconds of each key press until the moment is in the page.
         frame: milliseconds of each key press until its frame was painted.
+        held: the same, of keys each of which follows the frame of the one before.
         loop: milliseconds of a fixed loop of JavaScript.
     """
 
@@ -51,6 +54,7 @@ class Measure:
     ready: float
     work: tuple[float, ...]
     frame: tuple[float, ...]
+    held: tuple[float, ...]
     loop: float
 
 
@@ -63,20 +67,30 @@ PRESS = """async (presses) => {
         channel.port1.onmessage = done;
         channel.port2.postMessage(0);  // handled after the frame was painted
     }));
-    const work = [], frame = [];
+    const press = (i) => {
+        const key = i % 10 === 9 ? 'ArrowLeft' : 'ArrowRight';
+        app.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, composed: true }));
+    };
+    const work = [], frame = [], held = [];
     for (let i = 0; i < presses; i++) {
         await new Promise((done) => setTimeout(done, 20 + (i * 7) % 17));
-        const key = i % 10 === 9 ? 'ArrowLeft' : 'ArrowRight';
         const started = performance.now();
-        app.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, composed: true }));
+        press(i);
         work.push(performance.now() - started);
         await painted();
         frame.push(performance.now() - started);
     }
+    await painted();
+    for (let i = 0; i < presses; i++) {
+        const started = performance.now();
+        press(i);
+        await painted();
+        held.push(performance.now() - started);
+    }
     let started = performance.now();
     let total = 0;
     for (let i = 0; i < 1e6; i++) total += Math.sqrt(i);
-    return { work, frame, loop: performance.now() - started, total };
+    return { work, frame, held, loop: performance.now() - started, total };
 }"""
 
 
@@ -108,6 +122,7 @@ def measure(browser: Any, folder: Path, steps: int, rows: int, presses: int) -> 
         ready,
         tuple(pressed["work"]),
         tuple(pressed["frame"]),
+        tuple(pressed["held"]),
         pressed["loop"],
     )
 
@@ -115,6 +130,10 @@ def measure(browser: Any, folder: Path, steps: int, rows: int, presses: int) -> 
 def p95(values: tuple[float, ...]) -> float:
     """The value that 95 of 100 do not exceed."""
     return sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
+
+
+def _figures(values: tuple[float, ...]) -> str:
+    return f"{statistics.median(values):.1f} {p95(values):.1f}"
 
 
 def main(arguments: list[str] | None = None) -> list[Measure]:
@@ -138,9 +157,9 @@ def main(arguments: list[str] | None = None) -> list[Measure]:
                 f"{steps:,} steps, {rows} rows: {found.packed / 1e3:,.0f} kB beside the script"
                 f" ({found.script / 1e3:,.0f} kB), made in {found.making:.2f} s\n"
                 f"  first paint {found.paint:.0f} ms, first moment {found.ready:.0f} ms\n"
-                f"  a key: work median {statistics.median(found.work):.1f} p95"
-                f" {p95(found.work):.1f} ms, frame median {statistics.median(found.frame):.1f}"
-                f" p95 {p95(found.frame):.1f} ms; a loop of a million {found.loop:.1f} ms"
+                f"  a key, median and p95 in ms: work {_figures(found.work)}, frame"
+                f" {_figures(found.frame)}, held {_figures(found.held)}; a loop of a million"
+                f" {found.loop:.1f} ms"
             )
         browser.close()
     return measures

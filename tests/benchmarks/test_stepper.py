@@ -12,7 +12,7 @@ def test_a_quick_run_measures_every_page(chromium, capsys):
         assert 1_000 < each.packed < 20_000
         assert each.paint > 0
         assert each.ready > 0
-        assert len(each.work) == len(each.frame) == 10
+        assert len(each.work) == len(each.frame) == len(each.held) == 10
         assert all(work <= frame for work, frame in zip(each.work, each.frame, strict=True))
     assert capsys.readouterr().out.count("beside the script") == 2
 
