@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from envbench.checks import Rate
 from envbench.comparison import WORDS, CheckComparison, Comparison, Outcomes, Pair
+from envbench.comparison.differences import Difference
 from envbench.comparison.statistics import exact_mcnemar
 
 Outcome = tuple[str, str]
@@ -47,8 +48,8 @@ def comparison(
         baseline_name=names[0],
         candidate_name=names[1],
         alpha=0.05,
-        changed=(("environment", names[0], names[1]),),
-        blocked=tuple(blocked),
+        changed=(Difference("environment", names[0], names[1]),),
+        blocked=tuple(Difference(*part) for part in blocked),
         pairs=tuple(pairs),
         case_means=(),
         checks=tuple(made),
