@@ -338,7 +338,8 @@ class Payload:
         parts["audited"] = canonical(head["audit"] != b"null")
         parts["coverage_issues"] = canonical(self.episode.coverage_issues[:100])
         parts["digest"] = canonical(self.episode.digest)
-        parts["store"] = canonical(None if store is None or store.path is None else str(store.path))
+        # the name alone: the page goes to others, who need no path of this machine
+        parts["store"] = canonical(None if store is None or store.path is None else store.path.name)
         return join_object(parts)
 
     def _marks(self) -> dict[str, Sequence[int]]:

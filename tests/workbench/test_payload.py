@@ -162,6 +162,14 @@ def test_an_excerpt_holds_what_was_found_and_says_what_it_leaves_out(monkeypatch
     assert sum("state" not in chunk for chunk in content["chunks"]) <= 1
 
 
+def test_a_store_is_named_without_its_folder(tmp_path):
+    with connect(tmp_path / "kept.duckdb") as store:
+        scripted([{"n": 0}, {"n": 1}], store=store)
+        content = content_of(store.episodes()[0])
+    assert content["head"]["episode"]["store"] == "kept.duckdb"
+    assert str(tmp_path) not in str(content)
+
+
 def test_any_chunk_can_be_asked_for(monkeypatch):
     import gzip
 
