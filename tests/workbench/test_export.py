@@ -711,7 +711,7 @@ class TestWriting:
         path = write(
             shown(
                 "",
-                printed('File "/home/ada/work/a.py", line 3\n'),
+                printed('File "/home/ada/lab/a.py", line 3\n'),
                 printed("https://x.org/home/a/"),
             )
         )
