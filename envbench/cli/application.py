@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 # typer carries its own click, and exports of its exceptions only this one's subclass.
-_Shown: Any = typer.BadParameter.__mro__[2]
+_Shown: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 class BadInput(_Shown):  # type: ignore[misc]

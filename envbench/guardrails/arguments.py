@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from numbers import Real
@@ -30,10 +31,9 @@ def require_different(argument: str, ids: Iterable[str]) -> None:
     Raises:
         ValueError: naming those.
     """
-    seen: set[str] = set()
-    repeated = {name for name in ids if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+    repeated = sorted(name for name, times in Counter(ids).items() if times > 1)
     if repeated:
-        raise ValueError(f"{argument} hold an id twice: {', '.join(map(repr, sorted(repeated)))}")
+        raise ValueError(f"{argument} hold an id twice: {', '.join(map(repr, repeated))}")
 
 
 def is_real(value: Any) -> bool:

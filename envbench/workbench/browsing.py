@@ -123,12 +123,16 @@ def listing(store: Store, query: Query, rows: int = ROWS) -> Listing:
     """
     where, params = _conditions(query)
     ((total,),) = store.sql("SELECT count(*) FROM episodes")
+
+    def read(page: int) -> list[Any]:
+        return store.sql(_page(query, where, page, rows, ", count(*) OVER ()"), params).fetchall()
+
     page = query.page
-    found = store.sql(_page(query, where, page, rows, ", count(*) OVER ()"), params).fetchall()
+    found = read(page)
     if not found and page > 0:  # it is behind the last one
         ((matched,),) = store.sql(f"SELECT count(*) FROM episodes AS e WHERE {where}", params)
         page = max(0, (matched - 1) // rows)
-        found = store.sql(_page(query, where, page, rows, ", count(*) OVER ()"), params).fetchall()
+        found = read(page)
     matched = found[0][-1] if found else 0
     listed = [dict(zip(COLUMNS, row[:-1], strict=True)) for row in found]
     judged = _judged(store, [row["episode_id"] for row in listed])
