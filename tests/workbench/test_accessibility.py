@@ -114,8 +114,8 @@ def test_lines_of_the_state_are_walked_and_opened_by_keys(open_episode, given):
     index = int(section.get_attribute("data-line"))
     for _ in range(index + 1):
         view.page.keyboard.press("ArrowDown")
-    assert grid.get_attribute("aria-activedescendant") == "active"
-    assert view.root.locator("#active").get_attribute("data-line") == str(index)
+    active = grid.get_attribute("aria-activedescendant")
+    assert view.root.locator(f"#{active}").get_attribute("data-line") == str(index)
     view.page.keyboard.press("Enter")
     assert view.root.locator(".line.section").first.get_attribute("aria-expanded") == "false"
     assert view.step == 0

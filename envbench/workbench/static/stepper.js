@@ -153,15 +153,15 @@ function normal(value) {
   return text;
 }
 
-/** Whether two values are one; `1`, `1.0` and `true` are not, and absent is not null. */
-function same(a, b) {
+/** Whether two values are one; `1`, `1.0` and `true` are not, absent is not null, and the order of rows counts only when asked. */
+function same(a, b, ordered = false) {
   if (a === b) return true;
   if (a === null || b === null || typeof a !== "object" || typeof b !== "object") return false;
   if (a instanceof Num || b instanceof Num) return a instanceof Num && b instanceof Num && a.text === b.text;
   if (isList(a)) {
     if (!isList(b) || a.length !== b.length) return false;
     for (let i = 0; i < a.length; i++) {
-      if (!same(a[i], b[i])) return isTable(a) && isTable(b) && normal(a) === normal(b);
+      if (!same(a[i], b[i], ordered)) return !ordered && isTable(a) && isTable(b) && normal(a) === normal(b);
     }
     return true;
   }
@@ -169,7 +169,7 @@ function same(a, b) {
   const names = Object.keys(a);
   if (names.length !== Object.keys(b).length) return false;
   for (const name of names) {
-    if (!(name in b) || !same(a[name], b[name])) return false;
+    if (!(name in b) || !same(a[name], b[name], ordered)) return false;
   }
   return true;
 }
@@ -834,8 +834,9 @@ function h(tag, props, ...children) {
 /** Put text into an element; what would be hidden or reorder the text beside it is written out. */
 function put(element, text) {
   if (!unseen(text)) {
-    if (element.firstChild && element.firstChild === element.lastChild && element.firstChild.nodeType === 3) element.firstChild.data = text;
-    else element.textContent = text;
+    const { firstChild } = element;
+    if (!firstChild || firstChild !== element.lastChild || firstChild.nodeType !== 3) element.textContent = text;
+    else if (firstChild.data !== text) firstChild.data = text; // what is the same would be laid out anew
     return element;
   }
   element.textContent = "";
@@ -846,6 +847,23 @@ function put(element, text) {
   });
   element.append(text.slice(from));
   return element;
+}
+
+const whenIdle = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
+
+/** Give an element these children; those that stay are not taken out, so that they are not laid out anew. */
+function arrange(element, children) {
+  const staying = new Set(children);
+  for (let child = element.firstChild; child; ) {
+    const next = child.nextSibling;
+    if (!staying.has(child)) child.remove();
+    child = next;
+  }
+  let place = element.firstChild;
+  for (const child of children) {
+    if (child === place) place = place.nextSibling;
+    else element.insertBefore(child, place);
+  }
 }
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -881,41 +899,57 @@ function button(name, label, action, text) {
   return h("button", { type: "button", "aria-label": text ? null : label, title: label, onclick: action, class: text ? "text" : "tool" }, name ? icon(name) : null, text || null);
 }
 
-/** An element that shows a value in one line. */
-function valueOf(value, length) {
+const soft = (text) => h("p", { class: "soft" }, text);
+
+/** An element that shows a value in one line: the one that is given, or a new one. */
+function valueOf(value, length, element = h("span", {})) {
   const { text, kind } = brief(value, length);
-  return h("span", { class: "v " + kind, text });
+  if (element.className !== "v " + kind) element.className = "v " + kind;
+  return put(element, text);
 }
 
-/** A value as lines of names and values, in which nested ones fold. */
-function tree(value, depth = 0) {
-  if (!isNested(value) && !(value && typeof value === "object" && isNested(value.items))) return longText(value);
-  const members = isList(value) ? value.map((item, i) => [String(i), item]) : TAG in value ? value.items.map((item, i) => [String(i), item]) : Object.keys(value).map((name) => [name, value[name]]);
-  const list = h("dl", { class: "tree" });
-  for (const [name, item] of members.slice(0, 200)) {
-    const dt = h("dt", { text: shorten(name, 80), title: visible(name) });
-    const dd = h("dd", {});
+/** Whether an element was made by `valueOf`, and can show another value. */
+const isValue = (element) => Boolean(element && element.className && element.className.startsWith("v "));
+
+const treesOf = new WeakMap(); // the members that the lists of `tree` show
+
+/**
+ * A value as lines of names and values, in which nested ones fold. An element that was made for
+ * another value is changed where it can be; what is open in it stays open.
+ */
+function tree(value, before = null, depth = 0) {
+  if (!isNested(value) && !(value && typeof value === "object" && isNested(value.items))) return longText(value, before);
+  const all = isList(value) ? value.map((item, i) => [String(i), item]) : TAG in value ? value.items.map((item, i) => [String(i), item]) : Object.keys(value).map((name) => [name, value[name]]);
+  const members = all.slice(0, 200);
+  const shown = treesOf.get(before);
+  const list = shown && shown.length === all.length && members.every(([name], i) => name === shown[i][0]) ? before : h("dl", { class: "tree" });
+  members.forEach(([name, item], i) => {
+    if (list !== before) list.append(h("div", {}, h("dt", { text: shorten(name, 80), title: visible(name) }), h("dd", {})));
+    else if (same(item, shown[i][1], true)) return;
+    const dd = list.children[i].lastChild;
     const flat = isList(item) && item.every((each) => !isNested(each)) && brief(item, 200).text.length < 60;
-    if (isNested(item) && !flat) dd.append(folding(item, depth));
-    else dd.append(longText(item));
-    list.append(h("div", {}, dt, dd));
-  }
-  if (members.length > 200) list.append(h("div", { class: "soft" }, h("dd", {}, `and ${counted(members.length - 200, "more member")}`)));
+    const old = dd.firstChild;
+    const element = isNested(item) && !flat ? folding(item, depth, Boolean(old && old.open)) : longText(item, old);
+    if (element !== old) dd.replaceChildren(element);
+  });
+  if (list !== before && all.length > 200) list.append(h("div", { class: "soft" }, h("dd", {}, `and ${counted(all.length - 200, "more member")}`)));
+  treesOf.set(list, all);
   return list;
 }
 
-function folding(item, depth) {
+function folding(item, depth, open) {
   const { text } = brief(item, 80);
-  const details = h("details", { class: "fold" }, h("summary", {}, icon("open"), h("span", { class: "v nest", text })));
-  const fill = () => details.childElementCount === 1 && details.append(tree(item, depth + 1));
+  const details = h("details", { class: "fold", open }, h("summary", {}, icon("open"), h("span", { class: "v nest", text })));
+  const fill = () => details.childElementCount === 1 && details.append(tree(item, null, depth + 1));
+  if (open) fill();
   details.addEventListener("toggle", () => details.open && fill());
   return details;
 }
 
 /** A value that may be long: its beginning, with a way to see all of it. */
-function longText(value, length = 400) {
+function longText(value, before = null, length = 400) {
   const text = typeof value === "string" ? value : null;
-  if (text === null || (text.length <= length && !text.includes("\n"))) return valueOf(value, length);
+  if (text === null || (text.length <= length && !text.includes("\n"))) return valueOf(value, length, isValue(before) ? before : undefined);
   const shown = h("span", { class: "v str block", text: shorten(text, length) });
   if (text.length <= length) return shown;
   const all = button(null, "Show all of it", () => {
@@ -1301,7 +1335,7 @@ class StatePane {
     this.lines = [];
     this.kept = new Map(); // rows in sight with their elements
     this.renewed = 0; // counts what makes them invalid
-    this.from = 0;
+    this.name = "active-" + side; // the id of the line that the keys are on
     this.title = h("h2", {});
     this.said = h("span", { class: "soft said" });
     this.head = h("div", { class: "pane-head" }, this.title, this.said);
@@ -1540,19 +1574,25 @@ class StatePane {
     for (let i = from; i < to; i++) {
       const line = this.lines[i];
       const row = this.rowOf(line, around, kept, () => this.row(line, unit, scrollLeft, clientWidth));
-      row.style.top = i * LINE + "px";
-      row.setAttribute("aria-rowindex", String(i + 1));
-      row.setAttribute("data-line", String(i));
+      if (row.dataset.line !== String(i)) {
+        row.dataset.line = String(i);
+        row.setAttribute("aria-rowindex", String(i + 1));
+      }
       if (line.table || line.head) widest = Math.max(widest, this.widthOf(line.table || line.head.table, line.depth, unit));
       rows.push(row);
     }
     this.scroll.setAttribute("aria-rowcount", String(this.lines.length));
     this.inner.style.minWidth = widest + "px";
-    this.inner.replaceChildren(...rows);
+    this.inner.style.paddingTop = from * LINE + "px";
+    arrange(this.inner, rows);
     this.kept = kept;
-    this.from = from;
+    this.mark();
     const first = this.lines[Math.floor((scrollTop + 1) / LINE)];
     const head = first && first.head;
+    const stuck = head ? head.table.version + " " + head.table.names.length + " " + head.depth + " " + around + " " + widest : "";
+    if (this.stuckTable === (head && head.table) && this.stuckAs === stuck) return;
+    this.stuckTable = head && head.table;
+    this.stuckAs = stuck;
     this.stuck.replaceChildren();
     if (head) {
       const row = this.row(head, unit, scrollLeft, clientWidth);
@@ -1563,16 +1603,24 @@ class StatePane {
     }
   }
 
-  /** The element of a line; that of a row is kept as long as it would be the same. */
+  /** The element of a line, which is kept as long as it would be the same. */
   rowOf(line, around, kept, make) {
-    if (line.type !== "row" || kept.has(line.row)) return make();
-    const before = this.kept.get(line.row);
-    const is = (a) => a.old === line.old && a.status === line.status && a.around === around && a.version === line.head.table.version && a.path === line.path;
-    const row = before && is(before) ? before : { old: line.old, status: line.status, around, version: line.head.table.version, path: line.path, element: make() };
-    row.element.classList.remove("active");
-    row.element.removeAttribute("id");
-    kept.set(line.row, row);
+    const name = line.type === "row" ? line.row : `${line.type} ${line.path ?? ""}`;
+    if (kept.has(name)) return make(); // a row that is there twice
+    const drawn = [around, line.depth, line.path, line.status, ...this.drawnOf(line)];
+    const before = this.kept.get(name);
+    const row = before && drawn.every((part, i) => part === before.drawn[i]) ? before : { drawn, element: make() };
+    kept.set(name, row);
     return row.element;
+  }
+
+  /** What the element of a line shows, beside its place and status. */
+  drawnOf(line) {
+    if (line.type === "row") return [line.old, line.head.table.version];
+    if (line.type === "columns") return [line.table, line.table.version];
+    if (line.type === "section") return [line.open, line.changed, this.sizeOf(line)];
+    if (line.type === "pair") return [line.value, line.old];
+    return [line.text, line.hidden];
   }
 
   widthOf(table, depth, unit) {
@@ -1601,14 +1649,18 @@ class StatePane {
 
   sectionRow(row, line) {
     row.setAttribute("aria-expanded", String(line.open));
-    const shown = line.value === ABSENT ? line.old : line.value;
-    const key = isTable(shown) ? this.episode.keys[patternOf(line.path, this.episode.keys)] : null;
-    const size = isTable(shown) ? counted(shown.length, "row") : isList(shown) ? counted(shown.length, "item") : counted(Object.keys(shown).length, "member");
     const said = { add: "added", remove: "removed", edit: line.changed ? `${thousands(line.changed)} changed` : "changed" }[line.status];
     row.append(
-      h("span", { role: "rowheader", class: "name", "data-do": "toggle" }, icon("open"), h("b", { text: line.name }), h("span", { class: "soft" }, " " + size + (isTable(shown) ? (typeof key === "string" ? `, key ` : ", no key") : ""), typeof key === "string" ? h("span", { text: key }) : null)),
+      h("span", { role: "rowheader", class: "name", "data-do": "toggle" }, icon("open"), h("b", { text: line.name }), h("span", { class: "soft", text: " " + this.sizeOf(line) })),
       said ? h("span", { role: "gridcell", class: "tag " + line.status }, said) : h("span", { role: "gridcell" }),
     );
+  }
+
+  sizeOf(line) {
+    const shown = line.value === ABSENT ? line.old : line.value;
+    if (!isTable(shown)) return isList(shown) ? counted(shown.length, "item") : counted(Object.keys(shown).length, "member");
+    const key = this.episode.keys[patternOf(line.path, this.episode.keys)];
+    return counted(shown.length, "row") + (typeof key === "string" ? ", key " + key : ", no key");
   }
 
   pairRow(row, line) {
@@ -1623,7 +1675,12 @@ class StatePane {
     const { table } = line.head || line;
     const isHead = line.type === "columns";
     const status = line.status;
-    if (!isHead) row.append(h("span", { class: "sign", "aria-hidden": "true" }, { add: "+", remove: "−", edit: "~" }[status] || ""));
+    if (!isHead) {
+      const sign = h("span", { class: "sign", "aria-hidden": "true" }, { add: "+", remove: "−", edit: "~" }[status] || "");
+      sign.style.width = start - 10 + "px"; // in the margin
+      sign.style.marginLeft = 10 - start + "px";
+      row.append(sign);
+    }
     const rowAt = this.app.path && !isHead && this.app.path.startsWith(line.path + "/") ? this.rowPath(line) : null;
     let left = start;
     let skipped = 0;
@@ -1704,23 +1761,28 @@ class StatePane {
       if (top < this.scroll.scrollTop + LINE) this.scroll.scrollTop = Math.max(0, top - LINE);
       else if (top + LINE > this.scroll.scrollTop + this.scroll.clientHeight) this.scroll.scrollTop = top + LINE - this.scroll.clientHeight;
       this.paint();
-      this.mark();
     } else if (event.key === "Enter" && this.active !== undefined && this.lines[this.active]) {
       const line = this.lines[this.active];
       const column = line.type === "row" ? line.head.table.names.find((name) => !same(line.row[name], line.old && line.old[name])) || line.head.table.names[0] : undefined;
       this.act(line, { section: "toggle", more: "reveal" }[line.type] || "select", column);
-      this.mark();
     } else return;
     event.preventDefault();
     event.stopPropagation();
   }
 
+  /** Mark the line that the keys are on. */
   mark() {
-    const row = this.inner.querySelector(`[data-line="${this.active}"]`);
-    if (!row) return;
-    row.id = "active";
+    const row = this.active === undefined ? null : this.inner.querySelector(`[data-line="${this.active}"]`);
+    if (row === this.marked) return;
+    if (this.marked) {
+      this.marked.removeAttribute("id");
+      this.marked.classList.remove("active");
+    }
+    this.marked = row;
+    if (!row) return this.scroll.removeAttribute("aria-activedescendant");
+    row.id = this.name;
     row.classList.add("active");
-    this.scroll.setAttribute("aria-activedescendant", "active");
+    this.scroll.setAttribute("aria-activedescendant", this.name);
   }
 
   /** Bring the line of a path into view. */
@@ -1767,15 +1829,22 @@ function patternOf(path, keys) {
 // ---------------------------------------------------------------------------------------------
 // The list of steps, where there is room for it
 
+const MOVED = 0.3; // where a moment stands after a scroll, as a part of the height from the side it came from
+const ROOM = 128; // pixels of a row beside its number, its changes and the gaps
+
 class StepList {
   constructor(app) {
     this.app = app;
     this.episode = app.main;
-    this.inner = h("div", { class: "inner" });
+    this.bar = h("div", { class: "bar", "aria-hidden": "true" }); // beneath the row that is shown
+    this.inner = h("div", { class: "inner" }, this.bar);
     this.inner.style.height = (app.last + 1) * LINE + "px";
     this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.inner);
     this.view = { top: 0, height: 0 };
-    this.rows = new Map(); // those in sight, by moment
+    this.rows = new Map(); // those in sight and some beside them, by moment
+    this.way = 1; // where the next scroll is expected
+    this.here = undefined; // the row of the moment that is shown
+    this.later = null; // what is to be done in idle time
     this.element.addEventListener("scroll", () => {
       this.view.top = this.element.scrollTop;
       this.paint();
@@ -1797,36 +1866,74 @@ class StepList {
     }).observe(this.element);
   }
 
+  /** Bring a moment into sight, by a scroll; that comes before other changes, which it would lay out. */
+  scrollTo(step) {
+    const { top, height } = this.view;
+    const at = step * LINE;
+    if (!height || (at >= top + LINE && at + 2 * LINE <= top + height)) return;
+    // by a good part of what is in sight: a list that moved at every step would be hard to read
+    this.way = at < top ? -1 : 1;
+    const wanted = at - (this.way < 0 ? 1 - MOVED : MOVED) * height;
+    this.view.top = Math.round(Math.max(0, Math.min((this.app.last + 1) * LINE - height, wanted)));
+    this.element.scrollTop = this.view.top;
+  }
+
   show(step) {
-    const { height } = this.view;
-    if (!height) return;
-    const top = step * LINE;
-    if (top < this.view.top + LINE || top + 2 * LINE > this.view.top + height) {
-      // by a good part of what is in sight: a list that moved at every step would be hard to read
-      const wanted = top - (top < this.view.top ? 0.7 : 0.3) * height;
-      this.view.top = Math.round(Math.max(0, Math.min((this.app.last + 1) * LINE - height, wanted)));
-      this.element.scrollTop = this.view.top;
-    }
+    this.scrollTo(step);
     this.paint();
   }
 
-  paint() {
+  /** The moments in sight, and those that the next scroll will bring into sight. */
+  range() {
     const { top, height } = this.view;
-    if (!height) return;
     const from = Math.max(0, Math.floor(top / LINE) - 2);
     const to = Math.min(this.app.last, Math.ceil((top + height) / LINE) + 2);
-    const rows = new Map();
-    for (let moment = from; moment <= to; moment++) {
-      const known = this.episode.at(moment) !== undefined;
-      const kept = this.rows.get(moment);
-      const row = kept && kept.known === known ? kept : { known, element: this.option(moment) };
-      row.element.classList.toggle("here", moment === this.app.step);
-      row.element.setAttribute("aria-selected", String(moment === this.app.step));
-      rows.set(moment, row);
+    const spare = Math.ceil(((1 - MOVED) * height) / LINE);
+    return { from, to, first: this.way < 0 ? Math.max(0, from - spare) : from, last: this.way > 0 ? Math.min(this.app.last, to + spare) : to };
+  }
+
+  paint() {
+    if (!this.view.height) return;
+    const { from, to, first, last } = this.range();
+    for (const moment of this.rows.keys()) if (moment < first || moment > last) this.rows.delete(moment);
+    if (!this.rows.has(from) && !this.rows.has(to)) this.rows.clear(); // rows stand one under the other
+    let made = false;
+    for (let moment = from; moment <= to; moment++) made = this.make(moment) || made;
+    if (made) this.arrange();
+    this.bar.style.transform = `translateY(${this.app.step * LINE}px)`;
+    const here = this.rows.get(this.app.step)?.element;
+    if (here !== this.here) this.here?.setAttribute("aria-selected", "false");
+    here?.setAttribute("aria-selected", "true");
+    this.here = here;
+    this.later ??= whenIdle(() => this.makeSpare());
+  }
+
+  /** Make the rows that the next scroll will show, a few at a time. */
+  makeSpare() {
+    this.later = null;
+    const { from, to, first, last } = this.range();
+    let made = 0;
+    for (let moment = this.way > 0 ? to : from; moment >= first && moment <= last && made < 3; moment += this.way) {
+      if (!this.episode.at(moment)) break;
+      if (this.make(moment)) made++;
     }
-    const same = rows.size === this.rows.size && [...rows].every(([moment, row]) => this.rows.get(moment) === row);
-    this.rows = rows;
-    if (!same) this.inner.replaceChildren(...[...rows.values()].map((row) => row.element));
+    if (!made) return;
+    this.arrange();
+    this.later = whenIdle(() => this.makeSpare());
+  }
+
+  /** Make the row of a moment, unless it is there; whether it was made. */
+  make(moment) {
+    const known = this.episode.at(moment) !== undefined;
+    if (this.rows.get(moment)?.known === known) return false;
+    this.rows.set(moment, { known, element: this.option(moment) });
+    return true;
+  }
+
+  arrange() {
+    const moments = [...this.rows.keys()].sort((a, b) => a - b);
+    this.inner.style.paddingTop = moments[0] * LINE + "px";
+    arrange(this.inner, [this.bar, ...moments.map((moment) => this.rows.get(moment).element)]);
   }
 
   /** Make the rows anew: other marks are shown. */
@@ -1848,9 +1955,11 @@ class StepList {
       if (kind !== "reward" && kind !== "change" && !app.timeline.off.has(kind)) marks.append(h("span", { class: "dot " + kind, title: KINDS[kind].one }));
     }
     const changes = known ? episode.changesAt(moment).length : 0;
-    const row = h("div", { class: "line option", role: "option", "data-moment": String(moment) },
-      h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono", text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
-    row.style.top = moment * LINE + "px";
+    // text is cut here where its width is known: to clip it in every row would cost each frame
+    const plain = /^[ -~]*$/.test(text);
+    const room = Math.floor((ROOM - 11 * marks.childElementCount) / app.unit);
+    const row = h("div", { class: "line option", role: "option", "data-moment": String(moment), "aria-selected": "false" },
+      h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono" + (plain ? "" : " cut"), text: plain ? shorten(text, room) : text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
     return row;
   }
 }
@@ -1858,14 +1967,20 @@ class StepList {
 // ---------------------------------------------------------------------------------------------
 // What was done at a step
 
+const BEFORE = "Audit, before the first step";
+const NOTES = { forbidden: "forbidden change", restored: "value put back", error: "error", check: "check not passed", differs: "differs", unseen: "state not seen" };
+
 class StepPane {
   constructor(app, episode, side) {
     this.app = app;
     this.episode = episode;
-    this.closed = new Set(["Info"]);
+    this.cards = new Map(); // what was made once, by title: to make it anew would cost most of a frame
     this.name = app.episodes.length > 1 ? "Episode " + "AB"[side] : "Step";
     this.title = h("h2", {});
-    this.facts = h("span", { class: "facts" });
+    this.reward = h("span", {});
+    this.flags = h("span", { class: "flag" });
+    this.time = h("span", { class: "soft" });
+    this.facts = h("span", { class: "facts" }, h("span", {}, "reward ", this.reward), this.flags, this.time);
     this.notice = h("div", { class: "notice" });
     this.body = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": this.name + ": details" });
     this.top = 0;
@@ -1880,86 +1995,111 @@ class StepPane {
     const at = Math.min(moment, episode.last);
     const isEnd = at === episode.head.n_moments - 1 && at > episode.head.episode.totals.steps;
     put(this.title, (app.episodes.length > 1 ? this.name.slice(-1) + " · " : "") + (at === 0 ? "Reset" : isEnd ? "End" : "Step " + thousands(at)));
-    this.facts.replaceChildren();
-    this.notice.replaceChildren(...this.notices(at, past));
+    this.notices(at, past);
     const chunk = episode.at(at);
     if (!chunk) {
+      this.facts.hidden = true;
       this.body.replaceChildren(h("p", { class: "soft" }, "This page does not hold this step."));
       if (this.frame) this.frame.replaceChildren();
       return;
     }
-    const action = episode.action(at);
     const parts = [];
     this.fillFacts(at);
-    if (at > 0 && !isEnd) parts.push(this.action(action, at));
+    if (at > 0 && !isEnd) parts.push(this.action(episode.action(at), at));
     const error = episode.column("error", at);
     if (error !== null) parts.push(this.error(error));
     parts.push(this.changes(at));
     const events = chunk.eventsAt(at);
     if (events.length) parts.push(this.audit(events, at));
     const observation = episode.observation(at);
-    if (observation !== null) parts.push(this.card("Observation", tree(observation), null));
+    if (observation !== null) parts.push(this.tree("Observation", observation));
     const info = episode.column("info", at);
-    if (info !== null) parts.push(this.card("Info", isNested(info) ? tree(info) : h("p", { class: "soft" }, "empty"), null));
-    if (isEnd) parts.push(h("p", { class: "soft" }, "The state was read once more before cleanup, and had changed since the last step."));
+    if (info !== null) parts.push(isNested(info) ? this.tree("Info", info) : this.card("Info", "empty", () => soft("empty")));
+    if (isEnd) parts.push(soft("The state was read once more before cleanup, and had changed since the last step."));
     const { top } = this;
-    this.body.replaceChildren(...parts);
+    arrange(this.body, parts);
     if (top) this.body.scrollTop = top;
     if (this.frame) this.showFrame(at);
   }
 
   fillFacts(at) {
     const { episode } = this;
-    const reward = episode.column("reward", at);
-    const add = (label, value, kind) => this.facts.append(h("span", { class: kind || null }, label ? label + " " : "", typeof value === "string" ? h("span", { text: value }) : valueOf(value, 24)));
-    if (at > 0 && reward !== null) add("reward", reward);
-    if (episode.column("terminated", at) === true) add("", "terminated", "flag");
-    if (episode.column("truncated", at) === true) add("", "truncated", "flag");
-    const us = episode.column("step_us", at);
-    if (us !== null && us !== ABSENT) add("", duration(Number(us)), "soft");
+    const reward = at > 0 ? episode.column("reward", at) : null;
+    const us = episode.column("step_us", at) ?? null;
+    this.facts.hidden = false;
+    this.reward.parentNode.hidden = reward === null;
+    valueOf(reward, 24, this.reward);
+    put(this.flags, ["terminated", "truncated"].filter((flag) => episode.column(flag, at) === true).join(" "));
+    put(this.time, us === null ? "" : duration(Number(us)));
   }
 
   /** What is to be said of the moment in a line that is always there. */
   notices(at, past) {
     const { episode, app } = this;
-    const said = [];
-    if (past) said.push(h("span", { class: "soft" }, "ended at step " + thousands(episode.last)));
-    const kinds = app.timeline ? app.timeline.kindsAt(episode, at) : [];
-    for (const kind of ["forbidden", "restored", "error", "check", "differs", "unseen"]) {
-      if (kinds.includes(kind)) said.push(h("span", { class: "note " + kind }, { forbidden: "forbidden change", restored: "value put back", error: "error", check: "check not passed", differs: "differs", unseen: "state not seen" }[kind]));
+    const kinds = app.timeline ? app.timeline.kindsAt(episode, at).filter((kind) => kind in NOTES) : [];
+    const key = past + kinds.join();
+    if (key === this.noticed) return;
+    this.noticed = key;
+    this.notice.replaceChildren(
+      ...(past ? [h("span", { class: "soft" }, "ended at step " + thousands(episode.last))] : []),
+      ...Object.keys(NOTES).filter((kind) => kinds.includes(kind)).map((kind) => h("span", { class: "note " + kind }, NOTES[kind])),
+    );
+  }
+
+  /** A card with a title; its content is made when it shows something else than before. */
+  card(title, shown, make, { count = null, sql = null } = {}) {
+    let card = this.cards.get(title);
+    if (!card) {
+      card = { count: h("span", { class: "soft" }), content: h("div", {}) };
+      const details = h("details", { class: "card", open: title !== "Info" && title !== BEFORE }, h("summary", {}, icon("open"), h("h3", {}, title), card.count), card.content);
+      card.copier = copier("Copy as SQL", () => card.sql(), this.app, "SQL"); // beside the summary, which is a control itself
+      card.element = h("div", { class: "boxed" }, details, card.copier);
+      this.cards.set(title, card);
     }
-    return said;
+    card.sql = sql;
+    if (card.copier.hidden !== (sql === null)) card.copier.hidden = sql === null;
+    put(card.count, count === null ? "" : String(count));
+    if (card.shown !== ABSENT && same(card.shown, shown, true)) return card.element;
+    card.shown = shown;
+    const content = make(card.content);
+    if (content !== card.content) card.content.replaceWith(content);
+    card.content = content;
+    return card.element;
   }
 
-  card(title, content, count, sql) {
-    const details = h("details", { class: "card", open: !this.closed.has(title) }, h("summary", {}, icon("open"), h("h3", {}, title), count === null || count === undefined ? null : h("span", { class: "soft" }, String(count))), content);
-    details.addEventListener("toggle", () => (details.open ? this.closed.delete(title) : this.closed.add(title)));
-    // beside the summary, which is a control itself
-    return h("div", { class: "boxed" }, details, sql ? copier("Copy as SQL", sql, this.app, "SQL") : null);
+  /** A card with a value as a tree. */
+  tree(title, value, sql) {
+    return this.card(title, value, (before) => tree(value, before), { sql });
   }
-
   action(action, at) {
     const sql = () => sqlOf.step(this.episode, at);
-    if (action === null) return this.card("Action", h("p", { class: "soft" }, "refused: it is no action of the environment"), null, sql);
+    if (action === null) return this.card("Action", "refused", () => soft("refused: it is no action of the environment"), { sql });
     const call = toolCall(action);
-    if (!call) return this.card("Action", tree(action), null, sql);
-    const content = h("div", { class: "call" }, h("div", { class: "tool-name", text: call.name }), tree(call.arguments));
-    return this.card("Tool call", content, null, sql);
+    if (!call) return this.tree("Action", action, sql);
+    const make = (before) => {
+      const [name, given] = before.className === "call" ? before.children : [h("div", { class: "tool-name" }), null];
+      return h("div", { class: "call" }, put(name, call.name), tree(call.arguments, given));
+    };
+    return this.card("Tool call", call, make, { sql });
   }
 
   error(error) {
     const { type, phase, message, ...rest } = error;
-    const card = this.card("Error", h("div", { class: "failure" }, h("b", { text: whole(type) + " (" + whole(phase) + ")" }), h("p", {}, longText(message, 600)), Object.keys(rest).length ? tree(rest) : null), null);
-    return card;
+    const make = () => h("div", { class: "failure" }, h("b", { text: whole(type) + " (" + whole(phase) + ")" }), h("p", {}, longText(message, null, 600)), Object.keys(rest).length ? tree(rest) : null);
+    return this.card("Error", error, make);
   }
 
   changes(at) {
     const changes = this.episode.changesAt(at);
-    const list = h("ul", { class: "changes" });
-    for (const change of changes.slice(0, 100)) list.append(this.change(change));
-    if (changes.length > 100) list.append(h("li", { class: "soft" }, `and ${counted(changes.length - 100, "more change")}: they are marked in the state`));
-    const content = changes.length ? list : h("p", { class: "soft" }, at === 0 ? "The first state: there is none before it." : this.episode.at(at).unseen.has(at) ? "Unknown: the state was not seen." : "None.");
-    return this.card("Changes", content, changes.length, changes.length ? () => sqlOf.changes(this.episode, at) : null);
+    const count = changes.length;
+    if (!count) {
+      const text = at === 0 ? "The first state: there is none before it." : this.episode.at(at).unseen.has(at) ? "Unknown: the state was not seen." : "None.";
+      return this.card("Changes", text, () => soft(text), { count });
+    }
+    const make = () =>
+      h("ul", { class: "changes" }, ...changes.slice(0, 100).map((change) => this.change(change)),
+        count > 100 ? h("li", { class: "soft" }, `and ${counted(count - 100, "more change")}: they are marked in the state`) : null);
+    return this.card("Changes", at, make, { count, sql: () => sqlOf.changes(this.episode, at) });
   }
 
   change(change) {
@@ -1983,25 +2123,25 @@ class StepPane {
   }
 
   audit(events, at) {
-    const list = h("ul", { class: "changes" });
-    for (const event of events.slice(0, 100)) {
-      const { op, table, key, before, after } = event;
-      const line = h("li", {}, h("span", {}, h("span", { class: "tag " + ({ insert: "add", delete: "remove" }[op] || "edit") }, String(op)), " ", h("span", { class: "mono", text: table + (key === null ? "" : " " + brief(key, 60).text) })));
-      const values = h("span", { class: "values" });
-      if (isObject(before) && isObject(after)) {
-        for (const name of Object.keys(after)) {
-          if (same(before[name], after[name])) continue;
-          const was = valueOf(before[name], 60);
-          was.classList.add("was");
-          values.append(h("span", { class: "soft", text: name + " " }), was, h("span", { class: "arrow", "aria-label": "is now" }, " → "), valueOf(after[name], 60), " ");
-        }
-      } else values.append(valueOf(after === null ? before : after, 160));
-      line.append(values);
-      list.append(line);
-    }
-    const title = at === 0 ? "Audit, before the first step" : "Audit";
-    if (at === 0 && !this.closed.has("seen:" + title)) this.closed.add(title).add("seen:" + title);
-    return this.card(title, list, events.length, () => sqlOf.audit(this.episode, at));
+    const count = events.length;
+    const make = () =>
+      h("ul", { class: "changes" }, ...events.slice(0, 100).map((event) => this.event(event)),
+        count > 100 ? h("li", { class: "soft" }, `and ${counted(count - 100, "more event")}: the SQL shows all`) : null);
+    return this.card(at === 0 ? BEFORE : "Audit", at, make, { count, sql: () => sqlOf.audit(this.episode, at) });
+  }
+
+  event({ op, table, key, before, after }) {
+    const values = h("span", { class: "values" });
+    if (isObject(before) && isObject(after)) {
+      for (const name of Object.keys(after)) {
+        if (same(before[name], after[name])) continue;
+        const was = valueOf(before[name], 60);
+        was.classList.add("was");
+        values.append(h("span", { class: "soft", text: name + " " }), was, h("span", { class: "arrow", "aria-label": "is now" }, " → "), valueOf(after[name], 60), " ");
+      }
+    } else values.append(valueOf(after === null ? before : after, 160));
+    const kind = { insert: "add", delete: "remove" }[op] || "edit";
+    return h("li", {}, h("span", {}, h("span", { class: "tag " + kind }, String(op)), " ", h("span", { class: "mono", text: table + (key === null ? "" : " " + brief(key, 60).text) })), values);
   }
 
   async showFrame(at) {
@@ -2110,7 +2250,7 @@ class Inspector {
     const { app } = this;
     const episode = app.selected;
     this.episode = episode;
-    this.element.hidden = app.path === null;
+    if (this.element.hidden !== (app.path === null)) this.element.hidden = app.path === null;
     if (app.path === null) return;
     put(this.path, app.path || "the whole state");
     const at = Math.min(moment, episode.last);
@@ -2516,6 +2656,7 @@ class App {
     if (!Number.isFinite(step)) return Promise.resolve();
     this.step = Math.max(0, Math.min(this.last, Math.trunc(step)));
     this.by = by;
+    if (this.list) this.list.scrollTo(this.step);
     this.timeline.moveTo(this.step);
     if (this.root.activeElement !== this.number) this.number.value = String(this.step);
     const wanted = this.step;
@@ -2554,7 +2695,7 @@ class App {
   /** Show the moment; everything it needs was read. */
   refresh() {
     const { step } = this;
-    if (this.list) this.list.show(step); // it may scroll, which is cheap while nothing is changed
+    if (this.list) this.list.show(step);
     this.host.dataset.step = String(step);
     const states = this.episodes.map((episode) => episode.stateAt(Math.min(step, episode.last)));
     this.episodes.forEach((episode, i) => {
@@ -2585,7 +2726,7 @@ class App {
     const parts = this.episodes.map((episode) => {
       const at = Math.min(step, episode.last);
       const text = episode.at(at) ? (at === 0 ? "reset" : actionText(episode.action(at))) : "";
-      const kinds = this.timeline.kindsAt(episode, at).filter((kind) => !["reward", "change"].includes(kind)).map((kind) => ({ forbidden: "forbidden change", restored: "value put back", error: "error", check: "check not passed", differs: "differs", unseen: "state not seen" })[kind]);
+      const kinds = this.timeline.kindsAt(episode, at).filter((kind) => kind in NOTES).map((kind) => NOTES[kind]);
       return [visible(text), ...kinds].filter(Boolean).join(", ");
     });
     const said = this.episodes.length > 1 ? parts.map((part, i) => "AB"[i] + ": " + (part || "–")).join(" | ") : parts[0];
