@@ -368,6 +368,143 @@ def test_every_state_is_the_one_that_was_seen(open_episode, way):
         assert unordered(shown_state(view)) == unordered(states[step]), step
 
 
+# -- what stays is changed in place: it must show what is shown when it is made anew
+
+
+def test_a_moment_looks_the_same_however_it_was_reached(open_episode):
+    generate = np.random.default_rng(11)
+    values: list[Any] = [
+        1,
+        2**70,
+        1.0,
+        math.nan,
+        True,
+        None,
+        "short",
+        "two\nlines",
+        "long " * 200,
+        "\u202ereversed",
+        [],
+        [1, 2],
+        (1, 2),
+        {},
+        {"a": 1, "b": {"c": [1, {"d": 2}]}},
+        {"a": 2, "b": {"c": [1, {"d": 3}]}},
+        [{"id": 1}, {"id": 2}],
+        [{"id": 2}, {"id": 1}],
+        np.arange(3),
+        list(range(250)),
+        list(range(249, -1, -1)),
+    ]
+
+    def some() -> Any:
+        return values[int(generate.integers(len(values)))]
+
+    infos = [
+        {"first": some(), "second": some()} if generate.integers(4) else {"other": some()}
+        for _ in range(40)
+    ]
+    states: list[Any] = [{"rows": [{"id": i, "n": 0} for i in range(5)], "x": 0, "deep": {"y": 1}}]
+    for step in range(40):
+        state = json.loads(json.dumps(states[-1]))
+        state["rows"][step % 5]["n"] = step % 3
+        state["x"] = step // 2
+        state["deep"] = {"y": step // 5} if step % 7 else []
+        if step % 6 == 0:
+            state["rows"].insert(0, state["rows"].pop())
+        states.append(state)
+    view = open_episode(scripted(states, infos=infos))
+    different = view.page.evaluate(
+        f"""async (steps) => {{
+            const api = globalThis['{KEY}'];
+            const [app] = api.apps;
+            const scripts = document.querySelectorAll('script[type$="episode+gzip"]');
+            const texts = [...scripts].map((script) => script.textContent);
+            const pane = document.body.appendChild(document.createElement('div'));
+            const look = (app) => ['.step', '.state .pane-head', '.state .inner'].map((part) => {{
+                const element = app.root.querySelector(part);
+                const bad = [...element.querySelectorAll('[hidden]')];
+                const hidden = bad.map((each) => each.className).sort().join();
+                return element.textContent + ' hidden: ' + hidden;
+            }});
+            const different = [];
+            for (const step of steps) {{
+                await app.go(step);
+                clearTimeout(app.hashing);
+                history.replaceState(null, '', '#'); // else it began where the address says
+                const fresh = await api.show(pane, texts, async () => ({{}}), step);
+                fresh.setFold(app.fold);
+                await new Promise((done) => setTimeout(done, 50)); // its size is told
+                const [a, b] = [look(app), look(fresh)];
+                if (JSON.stringify(a) !== JSON.stringify(b)) different.push([step, a, b]);
+            }}
+            pane.remove();
+            return different;
+        }}""",
+        [int(i) for i in generate.integers(0, 41, 80)],
+    )
+    assert different == []
+
+
+def test_what_was_opened_stays_open_while_stepping(open_episode):
+    infos = [{"nested": {"count": i, "more": {"deep": i}}} for i in range(4)]
+    view = open_episode(scripted([{"x": i} for i in range(5)], infos=infos))
+    view.press("ArrowRight")
+    card = view.root.locator(".card", has_text="Info")
+    card.locator("summary").first.click()
+    card.locator(".fold summary").first.click()
+    assert view.text(".fold .tree").startswith("count 0")
+    view.press("ArrowRight", "ArrowRight")
+    assert view.text(".fold .tree").startswith("count 2")
+    view.press("Home", "ArrowRight")
+    assert card.locator(".fold").first.is_visible()
+
+
+def test_rows_of_the_list_stand_at_their_steps(open_episode):
+    view = open_episode(scripted([{"x": i} for i in range(400)]))
+    generate = np.random.default_rng(3)
+    moves = [int(i) for i in generate.integers(-60, 90, 40)] + [1] * 60
+    found = view.page.evaluate(
+        f"""async (moves) => {{
+            const [app] = globalThis['{KEY}'].apps;
+            const list = app.root.querySelector('.list');
+            const wrong = [];
+            let most = 0;
+            for (const move of moves) {{
+                await app.go(app.step + move);
+                await new Promise((done) => setTimeout(done, 20));
+                const top = list.getBoundingClientRect().top - list.scrollTop;
+                const rows = [...list.querySelectorAll('.option')];
+                most = Math.max(most, rows.length);
+                for (const row of rows) {{
+                    const place = row.getBoundingClientRect().top - top;
+                    const wanted = 24 * Number(row.dataset.moment);
+                    if (Math.abs(place - wanted) > 1) wrong.push([app.step, place, wanted]);
+                }}
+                const here = list.querySelectorAll('[aria-selected="true"]');
+                const bar = list.querySelector('.bar').getBoundingClientRect();
+                const seen = here.length === 1 && here[0].getBoundingClientRect();
+                if (!seen || Number(here[0].dataset.moment) !== app.step) {{
+                    wrong.push([app.step, 'is not the one that is selected']);
+                    continue;
+                }}
+                if (Math.abs(seen.top - bar.top) > 1) wrong.push([app.step, 'bar']);
+                const box = list.getBoundingClientRect();
+                const inside = seen.top > box.top - 1 && seen.bottom < box.bottom + 1;
+                if (!inside) wrong.push([app.step, 'out of sight']);
+                const first = Math.ceil(list.scrollTop / 24);
+                const end = Math.min(app.last, Math.floor((list.scrollTop + box.height) / 24) - 1);
+                const there = new Set(rows.map((row) => Number(row.dataset.moment)));
+                for (let i = first; i <= end; i++) if (!there.has(i)) wrong.push([i, 'no row']);
+            }}
+            return {{ wrong, most }};
+        }}""",
+        moves,
+    )
+    assert found["wrong"] == []
+    assert found["most"] < 150
+
+
 # -- what is shown of values
 
 

@@ -1830,7 +1830,7 @@ function patternOf(path, keys) {
 // The list of steps, where there is room for it
 
 const MOVED = 0.3; // where a moment stands after a scroll, as a part of the height from the side it came from
-const ROOM = 128; // pixels of a row beside its number, its changes and the gaps
+const ROOM = 203; // pixels of a row without the gaps in it
 
 class StepList {
   constructor(app) {
@@ -1840,6 +1840,8 @@ class StepList {
     this.inner = h("div", { class: "inner" }, this.bar);
     this.inner.style.height = (app.last + 1) * LINE + "px";
     this.element = h("div", { class: "list", role: "listbox", tabindex: "0", "aria-label": "Steps" }, this.inner);
+    this.wide = Math.max(36, 10 + 7 * thousands(app.last).length); // pixels of a row's number
+    this.element.style.setProperty("--eb-number-width", this.wide + "px");
     this.view = { top: 0, height: 0 };
     this.rows = new Map(); // those in sight and some beside them, by moment
     this.way = 1; // where the next scroll is expected
@@ -1894,9 +1896,9 @@ class StepList {
 
   paint() {
     if (!this.view.height) return;
-    const { from, to, first, last } = this.range();
-    for (const moment of this.rows.keys()) if (moment < first || moment > last) this.rows.delete(moment);
-    if (!this.rows.has(from) && !this.rows.has(to)) this.rows.clear(); // rows stand one under the other
+    const { from, to } = this.range();
+    // rows stand one under the other; those out of sight go in idle time, unless they become many
+    if ((!this.rows.has(from) && !this.rows.has(to)) || this.rows.size > 4 * (to - from) + 20) this.rows.clear();
     let made = false;
     for (let moment = from; moment <= to; moment++) made = this.make(moment) || made;
     if (made) this.arrange();
@@ -1905,21 +1907,24 @@ class StepList {
     if (here !== this.here) this.here?.setAttribute("aria-selected", "false");
     here?.setAttribute("aria-selected", "true");
     this.here = here;
-    this.later ??= whenIdle(() => this.makeSpare());
+    this.later ??= whenIdle(() => this.prepare());
   }
 
-  /** Make the rows that the next scroll will show, a few at a time. */
-  makeSpare() {
+  /** Make the rows that the next scroll will show, and drop those behind, a few at a time. */
+  prepare() {
     this.later = null;
     const { from, to, first, last } = this.range();
-    let made = 0;
-    for (let moment = this.way > 0 ? to : from; moment >= first && moment <= last && made < 3; moment += this.way) {
+    const moments = [...this.rows.keys()].sort((a, b) => a - b);
+    let done = 0;
+    for (; done < 2 && moments[0] < first; done++) this.rows.delete(moments.shift());
+    for (; done < 2 && moments.at(-1) > last; done++) this.rows.delete(moments.pop());
+    for (let moment = this.way > 0 ? to : from; moment >= first && moment <= last && done < 4; moment += this.way) {
       if (!this.episode.at(moment)) break;
-      if (this.make(moment)) made++;
+      if (this.make(moment)) done++;
     }
-    if (!made) return;
+    if (!done) return;
     this.arrange();
-    this.later = whenIdle(() => this.makeSpare());
+    this.later = whenIdle(() => this.prepare());
   }
 
   /** Make the row of a moment, unless it is there; whether it was made. */
@@ -1957,7 +1962,8 @@ class StepList {
     const changes = known ? episode.changesAt(moment).length : 0;
     // text is cut here where its width is known: to clip it in every row would cost each frame
     const plain = /^[ -~]*$/.test(text);
-    const room = Math.floor((ROOM - 11 * marks.childElementCount) / app.unit);
+    const taken = this.wide + 11 * marks.childElementCount + (changes ? 10 + 7 * String(changes).length : 0);
+    const room = Math.floor((ROOM - taken) / app.unit);
     const row = h("div", { class: "line option", role: "option", "data-moment": String(moment), "aria-selected": "false" },
       h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono" + (plain ? "" : " cut"), text: plain ? shorten(text, room) : text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
     return row;
