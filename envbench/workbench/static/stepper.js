@@ -2077,6 +2077,7 @@ class StepPane {
   tree(title, value, sql) {
     return this.card(title, value, (before) => tree(value, before), { sql });
   }
+
   action(action, at) {
     const sql = () => sqlOf.step(this.episode, at);
     if (action === null) return this.card("Action", "refused", () => soft("refused: it is no action of the environment"), { sql });
