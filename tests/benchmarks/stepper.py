@@ -18,6 +18,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,12 +148,12 @@ def measure(browser: Any, folder: Path, steps: int, rows: int, presses: int) -> 
     )
 
 
-def p95(values: tuple[float, ...] | list[float]) -> float:
+def p95(values: Sequence[float]) -> float:
     """The value that 95 of 100 do not exceed."""
     return sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
 
 
-def _figures(values: tuple[float, ...] | list[float]) -> str:
+def _figures(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.1f} {p95(values):.1f}"
 
 

@@ -1335,6 +1335,7 @@ class StatePane {
     this.lines = [];
     this.kept = new Map(); // rows in sight with their elements
     this.renewed = 0; // counts what makes them invalid
+    this.stuckAs = []; // what the line that stays on top shows
     this.name = "active-" + side; // the id of the line that the keys are on
     this.title = h("h2", {});
     this.said = h("span", { class: "soft said" });
@@ -1589,10 +1590,9 @@ class StatePane {
     this.mark();
     const first = this.lines[Math.floor((scrollTop + 1) / LINE)];
     const head = first && first.head;
-    const stuck = head ? head.table.version + " " + head.table.names.length + " " + head.depth + " " + around + " " + widest : "";
-    if (this.stuckTable === (head && head.table) && this.stuckAs === stuck) return;
-    this.stuckTable = head && head.table;
-    this.stuckAs = stuck;
+    const drawn = head ? [around, widest, head.depth, ...this.drawnOf(head)] : [];
+    if (drawn.length === this.stuckAs.length && drawn.every((part, i) => part === this.stuckAs[i])) return;
+    this.stuckAs = drawn;
     this.stuck.replaceChildren();
     if (head) {
       const row = this.row(head, unit, scrollLeft, clientWidth);
@@ -1964,9 +1964,8 @@ class StepList {
     const plain = /^[ -~]*$/.test(text);
     const taken = this.wide + 11 * marks.childElementCount + (changes ? 10 + 7 * String(changes).length : 0);
     const room = Math.floor((ROOM - taken) / app.unit);
-    const row = h("div", { class: "line option", role: "option", "data-moment": String(moment), "aria-selected": "false" },
+    return h("div", { class: "line option", role: "option", "data-moment": String(moment), "aria-selected": "false" },
       h("span", { class: "n" }, thousands(moment)), h("span", { class: "what mono" + (plain ? "" : " cut"), text: plain ? shorten(text, room) : text, title: visible(text) }), marks, h("span", { class: "soft delta", title: counted(changes, "change") }, changes ? "Δ" + changes : ""));
-    return row;
   }
 }
 
@@ -2005,7 +2004,7 @@ class StepPane {
     const chunk = episode.at(at);
     if (!chunk) {
       this.facts.hidden = true;
-      this.body.replaceChildren(h("p", { class: "soft" }, "This page does not hold this step."));
+      this.body.replaceChildren(soft("This page does not hold this step."));
       if (this.frame) this.frame.replaceChildren();
       return;
     }
@@ -2063,7 +2062,7 @@ class StepPane {
       this.cards.set(title, card);
     }
     card.sql = sql;
-    if (card.copier.hidden !== (sql === null)) card.copier.hidden = sql === null;
+    card.copier.toggleAttribute("hidden", sql === null); // which leaves alone what is so already
     put(card.count, count === null ? "" : String(count));
     if (card.shown !== ABSENT && same(card.shown, shown, true)) return card.element;
     card.shown = shown;
@@ -2257,7 +2256,7 @@ class Inspector {
     const { app } = this;
     const episode = app.selected;
     this.episode = episode;
-    if (this.element.hidden !== (app.path === null)) this.element.hidden = app.path === null;
+    this.element.toggleAttribute("hidden", app.path === null);
     if (app.path === null) return;
     put(this.path, app.path || "the whole state");
     const at = Math.min(moment, episode.last);
