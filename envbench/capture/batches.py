@@ -53,7 +53,7 @@ def sampler(single: Any, n: int) -> Callable[[Any], Any]:
 
     def take(batch: Any) -> Any:
         # what is met in nearly every step; to make all rows of an array takes longer than a copy
-        if type(batch) is ndarray and batch.dtype == dtype and batch.shape == shape:
+        if type(batch) is ndarray and batch.dtype is dtype and batch.shape == shape:
             return batch.copy()
         return samples(batch, single, n)
 
@@ -62,7 +62,7 @@ def sampler(single: Any, n: int) -> Callable[[Any], Any]:
 
 def numbers(batch: Any, n: int) -> list[Any]:
     """The rewards in a batch, or the flags: as Python's own where that is exact, held."""
-    if type(batch) is ndarray and batch.shape == (n,):
+    if type(batch) is ndarray and batch.ndim == 1 and len(batch) == n:
         dtype = batch.dtype
         if dtype is _DOUBLE or dtype is _BOOL or (dtype.kind in "fb" and dtype.itemsize <= 8):
             plain: list[Any] = batch.tolist()
@@ -73,16 +73,6 @@ def numbers(batch: Any, n: int) -> list[Any]:
     except Exception:  # no batch at all
         return [hold(batch)] * n
     return [hold(part) for part in parts]
-
-
-def all_false(flags: Any, n: int) -> bool:
-    """Whether a batch is of booleans, and none of them is true."""
-    return (
-        type(flags) is ndarray
-        and flags.dtype == _BOOL
-        and flags.shape == (n,)
-        and flags.tobytes().count(0) == n
-    )
 
 
 def infos_of(batch: Any, n: int) -> list[Any]:

@@ -21,6 +21,7 @@ from envbench.capture.sink import (
     Sink,
     Target,
     WriteFailed,
+    no_cleanup,
     release,
     require_frames,
     sink_for,
@@ -30,7 +31,7 @@ from envbench.evidence.case import EvalCase, require_name
 from envbench.evidence.episode import EpisodeEvidence
 from envbench.evidence.portable import Json, canonical
 from envbench.store import Store
-from envbench.store.termination import handing_over
+from envbench.store.termination import handing_over, uninterrupted
 from envbench.store.writing import EpisodePart
 
 Interact = Callable[[Any, Any, dict[str, Any]], str | None]
@@ -161,13 +162,14 @@ def record_episode(
     if run.render:
         keeping.require_frames()
     recorder = Recorder(header, keeping.take, observe, audit)
-    keeping.watch(recorder)
     try:
+        keeping.watch(recorder)
         _run(recorder, run)
     except _REFUSED:
         keeping.forget(recorder)
         raise
     except BaseException as error:
+        recorder.finish("interrupted", cleanup=no_cleanup(recorder))
         failure = keeping.commit()
         if failure is not None:
             error.add_note(f"envbench: what was seen until then is not kept: {failure}")
@@ -306,12 +308,13 @@ class _Keeping:
         """Keep nothing of an episode that did not begin."""
         recorder.detach()
         if self._sink is not None:
-            self._sink.forget(recorder)
+            self._sink.forget(recorder.header.episode_id)
             release(self._sink)
 
     def take(self, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from the recorder."""
-        with handing_over(), self._taking:
+        with uninterrupted(), handing_over(), self._taking:
+            raw.taken = True
             if self._parts and self._parts[-1].seal is not None:
                 return
             part = self._encoder.encode(raw)
@@ -322,6 +325,8 @@ class _Keeping:
                 self._parts = [part]
             else:
                 self._parts.append(part)
+        if self._sink is not None:
+            self._sink.make_room()
 
     def commit(self) -> WriteFailed | None:
         """Wait until the episode is committed; return what went wrong."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
@@ -35,6 +35,7 @@ PART_BYTES = 16_000_000
 """… or when this much is held, whichever comes first."""
 
 _PART_AT_LEAST = 1_000_000
+_LOOK_AFTER = 64
 _FEW_MEMBERS = 64
 
 Observe = Callable[[], Mapping[str, Any]]
@@ -103,7 +104,15 @@ class SharedStep:
         ended_ns: when it ended.
     """
 
-    __slots__ = ("_actions", "_ended", "_infos", "_observations", "_rewards", "_started", "_weight")
+    __slots__ = (
+        "_ended_ns",
+        "_infos",
+        "_observations",
+        "_rewards",
+        "_weight",
+        "actions",
+        "started_ns",
+    )
 
     def __init__(
         self,
@@ -114,12 +123,12 @@ class SharedStep:
         started_ns: int,
         ended_ns: int,
     ) -> None:
-        self._actions = actions
+        self.actions = actions
         self._observations = observations
         self._rewards = rewards
         self._infos = infos
-        self._started = started_ns
-        self._ended = ended_ns
+        self.started_ns = started_ns
+        self._ended_ns = ended_ns
         self._weight: int | None = None
 
     def of(self, i: int) -> PlainRow:
@@ -127,23 +136,32 @@ class SharedStep:
         info = NO_INFO if self._infos is None else self._infos[i]
         observation = self._observations[i]
         return (
-            self._actions[i],
+            self.actions[i],
             observation,
             self._rewards[i],
             False,
             False,
             info,
-            self._started,
-            self._ended,
+            self.started_ns,
+            self._ended_ns,
         )
 
     @property
     def weight(self) -> int:
         """About how many bytes the step of one environment takes."""
         if self._weight is None:
-            whole = _size(self._actions) + _size(self._observations) + _size(self._infos)
+            whole = _size(self.actions) + _size(self._observations) + _size(self._infos)
             self._weight = 100 + whole // len(self._rewards)
         return self._weight
+
+    @property
+    def is_of_one_size(self) -> bool:
+        """Whether all such steps of the same spaces take as much."""
+        return (
+            self._infos is None
+            and type(self._observations) is ndarray
+            and type(self.actions) is ndarray
+        )
 
 
 Row = RawStep | PlainRow | SharedStep
@@ -184,6 +202,7 @@ class RawPart:
         issues: sentences on what the record does not cover.
         audit: (step, event) of the authoritative history.
         ending: in the last part.
+        taken: whether its taker has it, and it is not lost when an interrupt comes.
     """
 
     reset: RawReset | None
@@ -192,6 +211,7 @@ class RawPart:
     issues: list[str]
     audit: list[tuple[int, dict[str, Any]]]
     ending: RawEnding | None
+    taken: bool = False
 
 
 @dataclass(slots=True)
@@ -248,6 +268,9 @@ class Recorder:
         audit: returns what an authoritative history recorded since the last call.
 
     Attributes:
+        steps: those that are held.
+        fetch: brings the steps that are held elsewhere, if some may be.
+        limit: when so many are held, it is time to look how much that is.
         share: how many recorders in step share the memory that one may hold.
     """
 
@@ -259,9 +282,9 @@ class Recorder:
         audit: Audit | None = None,
     ) -> None:
         self.header = header
-        self.n_steps = 0
         self.steps: list[Row] = []
-        self.limit = 64
+        self.fetch: Callable[[], None] | None = None
+        self.limit = _LOOK_AFTER
         self.terminated = False
         self.truncated = False
         self.failed = False
@@ -270,6 +293,9 @@ class Recorder:
         self.after_end = 0
         self.parts = 0
         self.share = 1
+        # of the steps that were handed over: how many, and the last
+        self._handed = 0
+        self._last: Row | None = None
         # of how many of the steps that are held the weight is known, and what it is
         self._weighed = self._weight = 0
         self._deliver = deliver
@@ -285,9 +311,23 @@ class Recorder:
         self._began_ns = perf_counter_ns()
 
     @property
+    def n_steps(self) -> int:
+        """How many steps were attempted, but for those that `fetch` brings."""
+        return self._handed + len(self.steps)
+
+    @property
     def ended(self) -> bool:
         """Whether the environment has ended the episode."""
         return self.terminated or self.truncated
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether it was noted what came of the reset."""
+        return self._reset is not None or self.parts > 0
+
+    def was_reset_at(self, started: int) -> bool:
+        """Whether that was noted, of a reset that began then, and nothing since was handed over."""
+        return self._reset is not None and self._reset.started_ns == started
 
     def watch(self, observe: Observe, audit: Audit | None) -> None:
         """Read the state from now on; where the environment is what tells it."""
@@ -339,18 +379,38 @@ class Recorder:
 
         Whatever `call` raises is recorded with the state that it left, and raised again.
         """
-        held = action if type(action) in _IMMUTABLE else hold(action)
-        before = self.n_steps
-        started = perf_counter_ns()
+        held, result = action if type(action) in _IMMUTABLE else hold(action), NOTHING
+        started = ended = perf_counter_ns()
         try:
             result = call(action)
-            self.note_step(held, result, started, perf_counter_ns())
+            ended = perf_counter_ns()
+            self.note_step(held, result, started, ended)
         except BaseException as error:
-            # raised by the environment, or an interrupt before the step was noted
-            if self.n_steps == before:
+            if result is NOTHING:
                 self.note_raised(held, error, started, perf_counter_ns())
+            else:  # an interrupt, while it was noted what came of the step
+                self._note_again(held, result, error, started, ended)
             raise
         return result
+
+    def _note_again(
+        self, held: Any, result: Any, error: BaseException, started: int, ended: int
+    ) -> None:
+        """Note what an interrupt kept from being noted of a step, and only that."""
+        try:
+            if not self.has(started):
+                self.note_step(held, result, started, ended)
+        finally:
+            if not self.has(started):
+                self.note_raised(held, error, started, ended)
+            self.note_flags(result)
+
+    def has(self, started: int) -> bool:
+        """Whether the step that was noted last is the one that began then."""
+        last = self.steps[-1] if self.steps else self._last
+        if last is None:
+            return False
+        return started == (last[6] if isinstance(last, tuple) else last.started_ns)
 
     def note_raised(self, held: Any, error: BaseException, started: int, ended: int) -> None:
         """See that a step raised: the action, already held, and the state that it left."""
@@ -382,13 +442,14 @@ class Recorder:
                 return
         if type(reward) not in _IMMUTABLE:
             reward = hold(reward)
-        if terminated is not False or truncated is not False:
-            self.note_flags(result)
+        goes_on = terminated is False and truncated is False
+        if not goes_on:
             terminated, truncated = hold(terminated), hold(truncated)
         info = NO_INFO if type(info) is dict and not info else hold(info)
         self.steps.append((held, observation, reward, terminated, truncated, info, started, ended))
-        self.n_steps += 1
-        if self.n_steps >= self.limit:
+        if not goes_on:
+            self.note_flags(result)
+        if len(self.steps) >= self.limit:
             self.hand_over()
 
     def note_held(
@@ -410,14 +471,14 @@ class Recorder:
             shows: whether the environment still shows what came of it.
         """
         self.failed = False
-        self.note_flags(result)
         if self._watched:
+            self.note_flags(result)
             step = RawStep(held, False, result, UNSEEN, [], started, ended)
             self._append(step, shows=shows)
             return
         self.steps.append((held, *result, started, ended))
-        self.n_steps += 1
-        if self.n_steps >= self.limit:
+        self.note_flags(result)
+        if len(self.steps) >= self.limit:
             self.hand_over()
 
     def _judge(self, result: Any) -> list[dict[str, Json]]:
@@ -444,7 +505,7 @@ class Recorder:
         """Take the end of the episode from what a step returned."""
         # anything else is a broken contract, and to unpack it might use it up
         if isinstance(result, (tuple, list)) and len(result) == 5:
-            self.terminated, self.truncated = _is_true(result[2]), _is_true(result[3])
+            self.terminated, self.truncated = is_true(result[2]), is_true(result[3])
 
     def error(self, phase: str, error: BaseException) -> dict[str, Json]:
         """Record an error that belongs to no step."""
@@ -473,31 +534,38 @@ class Recorder:
         """End the episode and hand over the rest of it."""
         if self.sealed:
             return
-        self.sealed = True
-        self._raised.clear()
+        if self.fetch is not None:
+            self.fetch()
+        issues = []
         if self.after_end:
             times = "once" if self.after_end == 1 else f"{self.after_end} times"
-            self.issue(f"lifecycle: stepped {times} after the end; such steps are not recorded")
+            issues = [f"lifecycle: stepped {times} after the end; such steps are not recorded"]
         duration = (perf_counter_ns() - self._began_ns) / 1e6
         raw = RawEnding(
             ending, self.terminated, self.truncated, state, output, cleanup, round(duration, 3)
         )
-        self._hand_over(raw)
+        self._hand_over(raw, issues)
+        self._raised.clear()
 
-    def hand_over(self) -> None:
-        """Hand over a part if enough is held, else say when to look again."""
+    def hand_over(self, last: int = 0, size: int = 0) -> None:
+        """Hand over a part if enough is held, else say when to look again.
+
+        Args:
+            last: of so many steps, the last ones, it is known how much they take.
+            size: that many bytes.
+        """
         held = len(self.steps)
         if held < PART_STEPS:
-            self._weight += sum(map(weight, self.steps[self._weighed :]))
+            self._weight += size + sum(map(weight, self.steps[self._weighed : held - last]))
             self._weighed, size = held, self._weight
             most = max(PART_BYTES // self.share, min(PART_BYTES, _PART_AT_LEAST))
             if size < most:
                 # enough room for what is held once more, at the size that steps had so far
                 room = int((most - size) * held / size) + 1
-                self.limit = self.n_steps + min(room, held, PART_STEPS - held)
+                self.limit = held + min(room, held, PART_STEPS - held)
                 return
         self._hand_over(None)
-        self.limit = self.n_steps + 64
+        self.limit = _LOOK_AFTER
 
     def deliver_to(self, deliver: Callable[[Recorder, RawPart], None]) -> None:
         """Hand over to another taker from now on."""
@@ -517,21 +585,30 @@ class Recorder:
         self._raised.append(error)
         return {"phase": phase, "type": type(error).__name__, "message": describe_error(error)}
 
-    def _hand_over(self, ending: RawEnding | None) -> None:
-        part = RawPart(self._reset, self.steps, self._errors, self._issues, self._events, ending)
+    def _hand_over(self, ending: RawEnding | None, issues: Sequence[str] = ()) -> None:
+        issues = [*self._issues, *issues]
+        part = RawPart(self._reset, self.steps, self._errors, issues, self._events, ending)
+        handed, last = self._handed + len(part.steps), part.steps[-1] if part.steps else self._last
+        # nothing is called until it is all done, so that no interrupt can come in between
+        self._handed, self._last = handed, last
         self._reset, self.steps, self._errors, self._issues, self._events = None, [], [], [], []
         self._weighed = self._weight = 0
         self.parts += 1
-        self._deliver(self, part)
+        self.sealed = self.sealed or ending is not None
+        try:
+            self._deliver(self, part)
+        except BaseException:
+            if not part.taken:
+                self._deliver(self, part)
+            raise
 
     def _append(self, step: RawStep, *, shows: bool = True) -> None:
-        self.n_steps += 1
         self.steps.append(step)
         step.state, errors = self._read("observe_step")
         step.errors += errors
         if shows:
             step.frame = self._look()
-        if self.n_steps >= self.limit:
+        if len(self.steps) >= self.limit:
             self.hand_over()
 
     def _look(self) -> RawFrame | None:
@@ -597,7 +674,8 @@ def has_kept(held: Any) -> bool:
     return kind is Kept
 
 
-def _is_true(flag: Any) -> bool:
+def is_true(flag: Any) -> bool:
+    """Whether a flag that an environment returned ends the episode."""
     try:
         return bool(flag)
     except Exception:  # a vector, which is neither; the encoder says so

@@ -102,8 +102,10 @@ class Sink:
         self.users = 0
         self.closed = False
         self._process = os.getpid()
-        # guards what follows; held for moments, never while something is encoded or written
-        self._changed = threading.Condition()
+        # guards what follows; held for moments, never while something is encoded or written; taken
+        # by itself, as an interrupt can come between a condition's taking it and the block
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._taken = 0
@@ -156,14 +158,18 @@ class Sink:
         self._open[recorder.header.episode_id] = recorder
         OPEN_HERE.add(recorder.header.episode_id)
 
-    def forget(self, recorder: Recorder) -> None:
+    def forget(self, episode_id: str) -> None:
         """Keep nothing of an episode that did not begin; nothing of it was handed over."""
-        recorder.detach()
-        self._open.pop(recorder.header.episode_id, None)
-        OPEN_HERE.discard(recorder.header.episode_id)
+        recorder = self._open.pop(episode_id, None)
+        if recorder is not None:
+            recorder.detach()
+        OPEN_HERE.discard(episode_id)
 
     def put(self, part: EpisodePart) -> None:
-        """Take a part that is encoded already; what goes wrong is said by `flush`."""
+        """Take a part that is encoded already; what goes wrong is said by `flush`.
+
+        It does not wait while too much waits: `make_room` does.
+        """
         last = part.seal is not None
         if last:
             self._open.pop(part.episode_id, None)
@@ -188,37 +194,50 @@ class Sink:
     def _take(self, encode: Encode, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from a recorder, in the caller's thread."""
         episode_id = recorder.header.episode_id
-        if episode_id not in self._open:
-            return  # it was sealed by another thread, at exit, while this one was going on
         last = raw.ending is not None
         with handing_over():
             if last:
-                del self._open[episode_id]
                 # a copy, because a thread that is still stepping may append to it
                 raw.steps = list(raw.steps)
             if self._forked:
-                if not last or recorder.n_steps > self._at_fork.get(episode_id, -1):
-                    self._keep_in_child(encode(raw))
+                self._take_in_child(encode, recorder, raw)
                 return
-            self._enqueue(_Item(episode_id, lambda: encode(raw), last, _raw_weight(raw)))
+            self._enqueue(_Item(episode_id, lambda: encode(raw), last, _raw_weight(raw)), raw)
+        self.make_room()
         if self._held and not last:
             self.raise_failure()
 
-    def _enqueue(self, item: _Item) -> None:
-        with handing_over(), self._changed:
-            self._queue.append(item)
+    def _take_in_child(self, encode: Encode, recorder: Recorder, raw: RawPart) -> None:
+        episode_id = recorder.header.episode_id
+        raw.taken = True
+        if episode_id not in self._open:
+            return
+        if raw.ending is not None:
+            del self._open[episode_id]
+        if raw.ending is None or recorder.n_steps > self._at_fork.get(episode_id, -1):
+            self._keep_in_child(encode(raw))
+
+    def _enqueue(self, item: _Item, raw: RawPart | None = None) -> None:
+        """Queue a part; one of a recorder is taken with that, and its episode no longer open."""
+        with handing_over(), self._lock:
+            # nothing is called until it is all done, so that no interrupt can come in between
+            if raw is not None:
+                raw.taken = True
+                if item.episode_id not in self._open:
+                    return  # it was sealed by another thread, at exit, while this one was going on
+                if item.last:
+                    del self._open[item.episode_id]
             self._taken += 1
             self._waiting_bytes += item.weight
+            self._queue.append(item)
             if self._idle:
                 self._changed.notify_all()
-        if not self._settling:
-            self._make_room()
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Wait while too much waits; do the writer's work when it has stopped."""
-        if threading.current_thread() is self._thread:
+        if self._settling or threading.current_thread() is self._thread:
             return
-        with self._changed:
+        with self._lock:
             while self._waiting_bytes > QUEUE_BYTES and not self._stopped:
                 self._changed.wait(1.0)
         if self._stopped:
@@ -231,25 +250,25 @@ class Sink:
         if self._forked or self._stopped:
             finish()
             return
-        with self._changed:
+        with self._lock:
             self._ended[recorder.header.episode_id] = (time.monotonic() + SETTLE_SECONDS, finish)
             if self._idle:
                 self._changed.notify_all()
 
     def settle(self, recorder: Recorder | None = None) -> None:
         """Seal an episode that has ended now, or all of them."""
-        with handing_over(), self._changed:
+        with handing_over(), self._lock:
             keys = list(self._ended) if recorder is None else [recorder.header.episode_id]
             found = self._finish(keys)
         if found:
-            self._make_room()
+            self.make_room()
 
     def abandon(self, episode_id: str) -> None:
         """Seal an episode that nobody will go on with."""
         recorder = self._open.get(episode_id)
         if recorder is not None:
             self.settle(recorder)
-            recorder.finish("interrupted", cleanup=_no_cleanup(recorder))
+            recorder.finish("interrupted", cleanup=no_cleanup(recorder))
 
     def drop(self, episode_ids: list[str]) -> None:
         """Seal what a user left open who is gone, and let go of the sink for it.
@@ -297,9 +316,9 @@ class Sink:
         if self._forked or threading.current_thread() is self._thread:
             return
         self.settle()
-        with handing_over(), self._changed:
+        with handing_over(), self._lock:
             self._finish_dropped()
-        with self._changed:
+        with self._lock:
             until = self._taken
             while self._done < until and not self._stopped:
                 self._changed.wait(1.0)
@@ -322,7 +341,7 @@ class Sink:
         Raises:
             WriteFailed: naming the target, the reason, and where the episodes are.
         """
-        with self._changed:
+        with self._lock:
             failure, self._failure = self._failure, None
             unsaid, self._held_unsaid = self._held_unsaid, False
         holding = list(self._held.values())
@@ -357,7 +376,7 @@ class Sink:
         if self._forked:
             return
         self.wait()
-        with self._changed:
+        with self._lock:
             # other threads may go on without end: what they bring from now on is theirs to keep
             self._until = max(self._until, self._taken)
             self._stopping = True
@@ -399,13 +418,13 @@ class Sink:
                 elif self._stopping or self._retire():
                     return
         finally:
-            with self._changed:
+            with self._lock:
                 self._stopped = True
                 self._changed.notify_all()
 
     def _next(self) -> list[_Item]:
         """Wait for parts; none when it is time to stop."""
-        with self._changed:
+        with self._lock:
             while True:
                 self._finish_dropped()
                 now = time.monotonic()
@@ -446,7 +465,7 @@ class Sink:
                 return False
             self.closed = True
             _SINKS.discard(self)
-        with self._changed:
+        with self._lock:
             self._stopped = True
         try:
             self.backend.close()
@@ -459,7 +478,7 @@ class Sink:
         """Keep what is queued in the caller's thread, when the writer has stopped."""
         with handing_over(), self._keeping:
             for _ in range(len(self._queue)):
-                with self._changed:
+                with self._lock:
                     items = [self._queue.popleft()] if self._queue else []
                 self._keep(items)
 
@@ -468,7 +487,7 @@ class Sink:
             with handing_over(), self._keeping:
                 self._write(self._encode(items))
         finally:
-            with self._changed:
+            with self._lock:
                 self._done += len(items)
                 self._waiting_bytes -= sum(item.weight for item in items)
                 self._changed.notify_all()
@@ -537,7 +556,7 @@ class Sink:
         self._fail(reason, path)
 
     def _fail(self, error: BaseException, path: Path | None) -> None:
-        with self._changed:
+        with self._lock:
             first, paths = self._failure or (error, [])
             self._failure = (first, paths + ([path] if path else []))
 
@@ -581,7 +600,8 @@ class Sink:
 
     def _after_fork(self) -> None:
         """Go on in a forked process, where the thread is gone and locks may be held by nobody."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._keeping = threading.RLock()
         self._stopped = True
         self._queue, self._ended, self._held = deque(), {}, {}
@@ -595,6 +615,8 @@ class Sink:
 
         Where the child does not go on with it, nothing more is kept than what the parent has.
         """
+        if recorder.fetch is not None:
+            recorder.fetch()
         parent, at_fork = recorder.header.episode_id, recorder.n_steps
         if recorder.sealed or recorder.ended:
             recorder.detach()
@@ -743,7 +765,7 @@ def _part_weight(part: EpisodePart) -> int:
     return _OF_PART + 500 * len(columns) + texts + bodies + shown
 
 
-def _no_cleanup(recorder: Recorder) -> dict[str, Json] | None:
+def no_cleanup(recorder: Recorder) -> dict[str, Json] | None:
     """What is known of the closing of an environment that nobody got to."""
     if not recorder.header.closes:
         return None

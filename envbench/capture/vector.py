@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, NoReturn
@@ -23,13 +23,14 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from envbench.capture.batches import all_false, infos_of, numbers, sampler
+from envbench.capture.batches import infos_of, numbers, sampler
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
+from envbench.capture.lockstep import Lockstep
 from envbench.capture.loops import drop, end_of, seed_of, times
 from envbench.capture.own_state import OwnState, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
-from envbench.capture.recorder import NOTHING, Header, PlainRow, Recorder, SharedStep, hold
+from envbench.capture.recorder import NOTHING, Header, PlainRow, Recorder, SharedStep, hold, is_true
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
@@ -88,6 +89,11 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         self._late = [0] * self._n
         self._unsaid = False
         self._failed = False
+        # sees the steps while every episode goes on; otherwise, of this step: each environment's
+        # recorder as the step met it and whether it may be apart, and the next one to see
+        self._lockstep: Lockstep | None = None
+        self._todo: list[tuple[Recorder | None, bool]] = []
+        self._at = 0
         self._sink: Sink | None = sink_for(exporter)
         if render:
             require_frames(self._sink)
@@ -119,17 +125,19 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         sound = self._is_sound(seed, options)
         if sound:
             self._end(chosen, "reset_early")
-        started = perf_counter_ns()
+        result: Any = NOTHING
+        started = ended = perf_counter_ns()
         try:
             result = self.env.reset(seed=seed, options=options)
+            ended = perf_counter_ns()
+            self._see_reset(chosen, begin, result, started, ended)
         except BaseException as error:
-            if sound:
+            if result is not NOTHING:  # an interrupt, while it was seen what came of the reset
+                self._see_reset(chosen, begin, result, started, ended)
+            elif sound:
                 self._see_failed_reset(chosen, begin, error, started, perf_counter_ns())
             raise
-        ended = perf_counter_ns()
-        self._end(chosen, "reset_early")
-        self._see_reset(chosen, begin, result, started, ended)
-        return result
+        return result  # type: ignore[no-any-return]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take a step in every environment.
@@ -139,26 +147,19 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             WriteFailed: before anything is stepped, when an environment reset itself in the last
                 step and episodes could not be written since this was last said.
         """
-        if not any(self._recorders):
-            raise OutOfOrder("step before reset: call reset() first")
-        if self._unsaid:
-            self._unsaid = False
-            self._open_sink().raise_failure()
-        held = self._actions(actions)
-        self._draw_anew()
-        todo, result = enumerate(self._recorders), NOTHING
+        lockstep = self._lockstep or self._get_ready()
+        held, result = self._actions(actions), NOTHING
         started = ended = perf_counter_ns()
         try:
             result = self.env.step(actions)
             ended = perf_counter_ns()
-            if self._failed:
-                self._recovered()
-            self._see(todo, held, result, started, ended)
+            if lockstep is None or not lockstep.see(held, result, started, ended):
+                self._see(held, result, started, ended)
         except BaseException as error:
             if result is NOTHING:
                 self._see_raised(held, error, started, perf_counter_ns())
             else:  # an interrupt, while it was seen what came of the step
-                self._see(todo, held, result, started, ended)
+                self._see(held, result, started, ended, again=True)
             raise
         return result
 
@@ -233,6 +234,15 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     def _see_reset(
         self, chosen: Sequence[int], begin: _Begin, result: Any, started: int, ended: int
     ) -> None:
+        """See what came of a reset; called again after an interrupt, what is left of it."""
+        left, before = [], []
+        for i in chosen:
+            recorder = self._recorders[i]
+            if recorder is None or not recorder.was_reset_at(started):
+                left.append(i)
+                if recorder is not None and recorder.was_reset:
+                    before.append(i)
+        self._end(before, "reset_early")
         self._draw_anew()
         now = _as_now(self._surroundings, self.env)
         if now is not self._surroundings:
@@ -240,12 +250,14 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             self._take_apart()
         if type(result) is tuple and len(result) == 2:
             observations, infos = self._observations(result[0]), infos_of(result[1], self._n)
-            for i in chosen:
+            for i in left:
                 held = observations[i], infos[i]
-                self._begin(i, begin).note_held_reset(held, started, ended)
+                recorder = self._recorders[i] or self._begin(i, begin)
+                recorder.note_held_reset(held, started, ended)
         else:  # the encoder says what is wrong with it
-            for i in chosen:
-                self._begin(i, begin).note_reset(result, started, ended)
+            for i in left:
+                recorder = self._recorders[i] or self._begin(i, begin)
+                recorder.note_reset(result, started, ended)
 
     def _see_failed_reset(
         self,
@@ -269,14 +281,13 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     def _begin(self, i: int, begin: _Begin) -> Recorder:
         """Begin the next episode of an environment."""
         surroundings = self._surroundings[i]
-        seed = begin.seed_of(i, each=self._each_is_reset)
         header = Header(
             case=self._case,
             surroundings=surroundings,
             environment_id=surroundings.environment_id,
             observer_id=None,
             provenance=begin.provenance(self._provenance[i], each=self._each_is_reset),
-            seed=seed_of(seed),
+            seed=seed_of(begin.seed_of(i, each=self._each_is_reset)),
             options=begin.options,
             max_steps=None,
             row_keys=None,
@@ -287,6 +298,17 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             max_obs_chars=self._limits["max_obs_chars"],
             max_action_chars=self._limits["max_action_chars"],
         )
+        try:
+            recorder = self._recorder_of(i, header, begin)
+        except BaseException:  # an interrupt: no episode has begun
+            self._open_sink().forget(header.episode_id)
+            raise
+        self._recorders[i], self._late[i] = recorder, 0
+        self._apart[i] = self._drawings is not None
+        self._episodes[i] = header.episode_id
+        return recorder
+
+    def _recorder_of(self, i: int, header: Header, begin: _Begin) -> Recorder:
         own = self._own[i]
         unknown = None
         if own is not None:
@@ -300,36 +322,56 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             own.take_case(recorder)
         if self._drawings is not None:
             recorder.show(self._drawings.reader(i))
+        seed = begin.seed_of(i, each=self._each_is_reset)
         if seed is not None and header.seed is None:
             recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
         if self._late[i]:
             recorder.issue(f"note: {times(self._late[i])} stepped before this reset, unrecorded")
-            self._late[i] = 0
-        self._recorders[i] = recorder
-        self._apart[i] = self._drawings is not None
-        self._episodes[i] = header.episode_id
         return recorder
 
     # -- steps ------------------------------------------------------------------------------------
 
+    def _get_ready(self) -> Lockstep | None:
+        """Get ready for a step; in lockstep, if nothing but a step is to be expected."""
+        if not any(self._recorders):
+            raise OutOfOrder("step before reset: call reset() first")
+        if self._unsaid:
+            self._unsaid = False
+            self._open_sink().raise_failure()
+        self._draw_anew()
+        self._todo, self._at = list(zip(self._recorders, self._apart, strict=True)), 0
+        if not self._failed and True not in self._apart:
+            recorders = [each for each in self._recorders if each is not None and not each.ended]
+            if len(recorders) == self._n:
+                self._lockstep = Lockstep(recorders, self._observations)
+        return self._lockstep
+
     def _see(
-        self, todo: Iterator[tuple[int, Any]], actions: Any, result: Any, started: int, ended: int
+        self, actions: Any, result: Any, started: int, ended: int, *, again: bool = False
     ) -> None:
         """See what came of a step in each environment.
 
         Args:
-            todo: the environments and their recorders; after an interrupt, those that are left.
             actions: what was sent to each, held.
             result: what the vector environment returned.
             started: when it was called, on the recorders' clock.
             ended: when it returned.
+            again: whether some of it may have been seen, before an interrupt.
         """
+        if self._lockstep is not None:
+            if again and self._lockstep.has(actions):
+                return
+            self._part()
+        if self._failed:
+            self._recovered()
         n = self._n
         if type(result) is not tuple or len(result) != 5:
             # no row can be made of it: each environment's own recorder says so
-            for i, recorder in todo:
-                if recorder is not None and not recorder.ended:
-                    recorder.note_step(actions[i], result, started, ended)
+            while self._at < n:
+                recorder, _ = self._todo[self._at]
+                if recorder is not None and not recorder.ended and not recorder.has(started):
+                    recorder.note_step(actions[self._at], result, started, ended)
+                self._at += 1
             return
         observations, rewards, terminated, truncated, infos = result
         step = SharedStep(
@@ -340,55 +382,68 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             started,
             ended,
         )
-        apart = self._apart
-        if all_false(terminated, n) and all_false(truncated, n) and True not in apart:
-            for _, recorder in todo:
-                recorder.steps.append(step)
-                recorder.n_steps += 1
-                if recorder.n_steps >= recorder.limit:
-                    recorder.hand_over()
-            return
         ends, cuts = numbers(terminated, n), numbers(truncated, n)
-        for i, recorder in todo:
-            if apart[i] or ends[i] is not False or cuts[i] is not False:
-                self._see_apart(i, recorder, step.of(i), ends[i], cuts[i])
-                continue
-            recorder.steps.append(step)
-            recorder.n_steps += 1
-            if recorder.n_steps >= recorder.limit:
-                recorder.hand_over()
+        while self._at < n:
+            i = self._at
+            recorder, apart = self._todo[i]
+            if recorder is None or apart or ends[i] is not False or cuts[i] is not False:
+                self._see_apart(i, recorder, step.of(i), ends[i], cuts[i], again=again)
+            else:
+                if not (again and recorder.has(started)):
+                    recorder.steps.append(step)
+                if len(recorder.steps) >= recorder.limit:
+                    recorder.hand_over()
+            self._at += 1
 
     def _see_apart(
-        self, i: int, recorder: Recorder | None, row: PlainRow, terminated: Any, truncated: Any
+        self,
+        i: int,
+        recorder: Recorder | None,
+        row: PlainRow,
+        terminated: Any,
+        truncated: Any,
+        *,
+        again: bool,
     ) -> None:
         """See a step that may end an episode, or be none."""
         action, observation, reward, _, _, info, started, ended = row
-        if recorder is None or recorder.ended:
+        seen = again and recorder is not None and recorder.has(started)
+        if recorder is None or (recorder.ended and not seen):
             if recorder is not None and self._mode is AutoresetMode.NEXT_STEP:
-                self._begin(i, _BY_ITSELF).note_held_reset((observation, info), started, ended)
-                self._unsaid = True
+                self._begin_by_itself(i, recorder, (observation, info), started, ended)
             elif recorder is not None and not recorder.sealed:
                 recorder.after_end += 1
             else:
                 self._late[i] += 1
             return
-        returned = (observation, reward, terminated, truncated, info)
-        recorder.note_flags(returned)
-        if not recorder.ended:
-            recorder.note_held(action, returned, started, ended)
-        elif self._mode is not AutoresetMode.SAME_STEP:
-            recorder.note_held(action, returned, started, ended)
-            self._ended(i, recorder)
-        else:
-            final, final_info = _take_final(recorder, info)
+        ends = is_true(terminated) or is_true(truncated)
+        resets = ends and self._mode is AutoresetMode.SAME_STEP
+        last = (observation, reward, terminated, truncated, info)
+        if resets:
+            final, final_info = _take_final(None if seen else recorder, info)
             last = (final, reward, terminated, truncated, final_info)
-            recorder.note_held(action, last, started, ended, shows=False)
+        if seen:
+            recorder.note_flags(last)
+        else:
+            recorder.note_held(action, last, started, ended, shows=not resets)
+        if recorder.ended:
             self._ended(i, recorder)
-            self._begin(i, _BY_ITSELF).note_held_reset((observation, info), started, ended)
-            self._unsaid = True
+        if resets:
+            self._begin_by_itself(i, recorder, (observation, info), started, ended)
+
+    def _begin_by_itself(
+        self, i: int, before: Recorder, held: tuple[Any, Any], started: int, ended: int
+    ) -> None:
+        """See that an environment reset itself in a step, after the episode before."""
+        self._unsaid = True
+        recorder = self._recorders[i]
+        if recorder is None or recorder is before:
+            recorder = self._begin(i, _BY_ITSELF)
+        recorder.note_held_reset(held, started, ended)
 
     def _see_raised(self, held: Any, error: BaseException, started: int, ended: int) -> None:
         """One of the environments raised: which, and which others were stepped, is not told."""
+        self._part()
         self._draw_anew()
         self._failed = True
         for i, recorder in enumerate(self._recorders):
@@ -418,8 +473,16 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         if self._at_once:
             sink.flush()
 
+    def _part(self) -> None:
+        """Let each recorder see for itself, and have all that was seen for it."""
+        if self._lockstep is not None:
+            self._lockstep.part()
+            self._todo, self._at = list(zip(self._recorders, self._apart, strict=True)), 0
+            self._lockstep = None
+
     def _end(self, chosen: Iterable[int], early: str, sink: Sink | None = None) -> None:
         """Seal the episodes that are open of some environments."""
+        self._part()
         for i in chosen:
             recorder, self._recorders[i], self._apart[i] = self._recorders[i], None, True
             if recorder is None:
@@ -555,14 +618,20 @@ class _Drawings:
         return self._frames[i]
 
 
-def _take_final(recorder: Recorder, info: Any) -> tuple[Any, Any]:
-    """Take what belongs to the last step out of an info that is otherwise the reset's."""
+def _take_final(recorder: Recorder | None, info: Any) -> tuple[Any, Any]:
+    """Take what belongs to the last step out of an info that is otherwise the reset's.
+
+    Args:
+        recorder: is told what is missing, if it is to be.
+        info: what the vector environment returned of the environment.
+    """
     if type(info) is dict and "final_obs" in info:
         return info.pop("final_obs"), info.pop("final_info", {})
-    recorder.issue(
-        "observation: in mode SAME_STEP the last one is in the infos as 'final_obs', and the vector"
-        " environment did not put it there"
-    )
+    if recorder is not None:
+        recorder.issue(
+            "observation: in mode SAME_STEP the last one is in the infos as 'final_obs', and the"
+            " vector environment did not put it there"
+        )
     missing = keep(Missing("numpy.ndarray", "the vector environment did not return it"))
     return missing, info.pop("final_info", {}) if type(info) is dict else {}
 

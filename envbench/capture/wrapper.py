@@ -154,26 +154,28 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             max_obs_chars=self._limits["max_obs_chars"],
             max_action_chars=self._limits["max_action_chars"],
         )
-        recorder = self._recorder_of(header, sink)
-        if self._frame_kind is not None:
-            recorder.show(FrameReader(self._frame_kind, self.env.render))
-        self._episodes[:] = [header.episode_id]
-        if seed is not None and header.seed is None:
-            recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
-        if self._late:
-            recorder.issue(f"note: {times(self._late)} stepped before this reset, unrecorded")
-            self._late = 0
         try:
+            recorder = self._recorder_of(header, sink)
+        except BaseException:  # an interrupt: no episode has begun
+            sink.forget(header.episode_id)
+            raise
+        try:
+            self._episodes[:] = [header.episode_id]
+            if seed is not None and header.seed is None:
+                recorder.issue(f"contract: reset was called with seed={seed!r}, which is no seed")
+            if self._late:
+                recorder.issue(f"note: {times(self._late)} stepped before this reset, unrecorded")
+                self._late = 0
             result = recorder.reset(lambda: self.env.reset(seed=seed, options=options))
+            self._surroundings = header.surroundings = self._surroundings.of(self.env)
+            if self._own is not None and self._given_case is None:
+                self._own.take_case(recorder)
         except BaseException as error:
             ending = "error" if isinstance(error, Exception) else "interrupted"
             recorder.finish(ending, state=recorder.see("observe_final"))
             if self._at_once:
                 sink.wait()
             raise
-        self._surroundings = header.surroundings = self._surroundings.of(self.env)
-        if self._own is not None and self._given_case is None:
-            self._own.take_case(recorder)
         self._recorder = recorder
         return result  # type: ignore[no-any-return]
 
@@ -255,15 +257,19 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         """The recorder of an episode; of an environment that tells its state, one that reads it."""
         own = self._own
         if own is None:
-            return sink.recorder(header)
-        header.max_steps = own.max_steps
-        unknown = own.fill(header)
-        if header.environment_fingerprint != self._fingerprint:  # a scorer was added since
-            self._fingerprint = header.environment_fingerprint
-            self._surroundings = header.surroundings = Surroundings(self.env, own.environment_id)
-        recorder = sink.recorder(header, own.observe, partial(own.audit, header))
-        if unknown is not None:
-            recorder.issue(unknown)
+            recorder = sink.recorder(header)
+        else:
+            header.max_steps = own.max_steps
+            unknown = own.fill(header)
+            if header.environment_fingerprint != self._fingerprint:  # a scorer was added since
+                self._fingerprint = header.environment_fingerprint
+                self._surroundings = Surroundings(self.env, own.environment_id)
+                header.surroundings = self._surroundings
+            recorder = sink.recorder(header, own.observe, partial(own.audit, header))
+            if unknown is not None:
+                recorder.issue(unknown)
+        if self._frame_kind is not None:
+            recorder.show(FrameReader(self._frame_kind, self.env.render))
         return recorder
 
     def _ended(self, recorder: Recorder) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM: what is held is written before it ends the process.
+"""Signals: what is held is written before SIGTERM ends the process, and Ctrl-C cuts nothing in two.
 
 A signal handler runs between any two steps of the main thread. While the main thread hands over a
 part of an episode, or writes one, the handler only notes the signal; it acts when that is done.
@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 
 def before_sigterm(drain: Callable[[], None]) -> None:
@@ -54,6 +55,41 @@ class handing_over:  # noqa: N801 - used as a function; a generator would take t
         if _HOLD.depth == 0 and _HOLD.waiting is not None:
             waiting, _HOLD.waiting = _HOLD.waiting, None
             waiting()
+
+
+class uninterrupted:  # noqa: N801 - likewise
+    """Keep Ctrl-C and SIGALRM waiting while the main thread is in here.
+
+    For what cannot be done again when it was half done. It sets handlers, which takes longer than
+    `handing_over`, and so is not for what is done in every step.
+    """
+
+    __slots__ = ("_before", "_frame", "_noted")
+
+    def __enter__(self) -> None:
+        self._before: dict[int, Handler] = {}
+        self._noted: int | None = None
+        self._frame: FrameType | None = None
+        if _is_main_thread():
+            for number in _INTERRUPTS:
+                before = signal.getsignal(number)
+                if callable(before):
+                    self._before[number] = before
+                    signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted, self._frame = number, frame
+
+    def __exit__(self, *raised: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if self._noted is not None:
+            number, frame, self._frame = self._noted, self._frame, None
+            self._before[number](number, frame)
+
+
+Handler = Callable[[int, FrameType | None], Any]
+_INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGALRM") if hasattr(signal, name)]
 
 
 class _Hold:

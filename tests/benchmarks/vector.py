@@ -8,6 +8,8 @@ The recorders:
 - ``envbench``: `capture_vector` into a DuckDB store, every step and value of every episode;
 - ``RecordEpisodeStatistics``, Gymnasium's own for vectors: return, length and time of an episode,
   in the infos and a queue; nothing is written;
+- ``copies``: a wrapper that copies what passes it and reads the clock, and keeps nothing: the least
+  that keeping everything takes on the machine;
 - ``Minari``: a `DataCollector` around each environment of a synchronous vector, which buffers the
   steps and writes a dataset at the end (left out unless ``minari[create]`` is installed). It has
   nothing for vectors, and cannot be where there are no single environments to wrap.
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import datetime
 import gc
 import importlib.metadata
@@ -44,14 +47,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 ROWS = [
     (envs, mode, policy)
     for mode, policy in (("sync", "balance"), ("sync", "fall"), ("own class", "balance"))
     for envs in (2, 8, 64)
 ]
-RECORDERS = ("envbench", "RecordEpisodeStatistics", "Minari")
+RECORDERS = ("envbench", "copies", "RecordEpisodeStatistics", "Minari")
 Vector = VectorEnv[Any, Any, Any]
 TARGET = "≤ 3 µs"
 SLICES = 20
@@ -99,6 +102,25 @@ class Player:
         self.observations = observations
 
 
+class Copies(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Copies what passes it."""
+
+    def __init__(self, envs: Vector) -> None:
+        super().__init__(envs)
+        self.held: list[Any] = []
+
+    def step(self, actions: Any) -> Any:
+        """Take a step; what is held is dropped now and then."""
+        action, started = actions.copy(), time.perf_counter_ns()
+        result = self.env.step(actions)
+        ended = time.perf_counter_ns()
+        values = [array.copy() for array in result[:4]]
+        self.held.append((action, *values, copy.deepcopy(result[4]), started, ended))
+        if len(self.held) > 64:
+            self.held.clear()
+        return result
+
+
 class Recording:
     """A recorded vector environment; `close` returns when everything is kept."""
 
@@ -107,6 +129,8 @@ class Recording:
         self.collectors: list[Any] = []
         if recorder == "Minari":
             self.envs = make(envs, mode, self._collect)
+        elif recorder == "copies":
+            self.envs = Copies(make(envs, mode))
         elif recorder == "RecordEpisodeStatistics":
             self.envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(make(envs, mode))
         else:

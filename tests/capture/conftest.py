@@ -10,6 +10,8 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from envbench.capture import capture_episode
+from envbench.capture.provenance import Provenance
+from envbench.capture.recorder import Header
 from envbench.evidence import EpisodeEvidence, EvalCase
 from envbench.store import Store, connect
 
@@ -92,3 +94,26 @@ def store() -> Iterator[Store]:
     """A store in memory, shared by the tests of a file: opening a new file takes a while."""
     with connect(":memory:") as opened:
         yield opened
+
+
+@pytest.fixture
+def header() -> Callable[[], Header]:
+    """Makes headers of episodes of which little is known."""
+
+    def make() -> Header:
+        return Header(
+            case=EvalCase("x", case_id="c"),
+            surroundings=None,
+            environment_id="e",
+            observer_id=None,
+            provenance=Provenance(),
+            seed=None,
+            options=None,
+            max_steps=None,
+            row_keys=None,
+            audited=False,
+            capture_steps=True,
+            closes=False,
+        )
+
+    return make

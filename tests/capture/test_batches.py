@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbench.capture.batches import all_false, infos_of, numbers, sampler, samples
+from envbench.capture.batches import infos_of, numbers, sampler, samples
 from envbench.capture.recorder import has_kept
 from envbench.evidence.tagged import Encoding, encode
 
@@ -266,18 +266,3 @@ def test_rewards_in_other_forms(batch: Any, expected: list[Any]) -> None:
 def test_rewards_of_more_than_one_number() -> None:
     found = numbers(np.ones((2, 3)), 2)
     assert [part.tolist() for part in found] == [[1, 1, 1]] * 2
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (np.zeros(3, bool), True),
-        (np.array([False, True, False]), False),
-        (np.zeros(3, int), False),
-        (np.zeros(2, bool), False),
-        (np.zeros((3, 1), bool), False),
-        ([False, False, False], False),
-    ],
-)
-def test_all_false(flags: Any, expected: bool) -> None:
-    assert all_false(flags, 3) is expected

@@ -17,13 +17,13 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from envbench.capture import capture_episodes, recorder, sink
-from envbench.capture.provenance import Provenance
 from envbench.capture.recorder import NOTHING, Header, RawPart, Recorder, hold
-from envbench.evidence import EpisodeEvidence, EvalCase
+from envbench.evidence import EpisodeEvidence
 from envbench.evidence.tagged import Encoding, Kept, encode
 from envbench.store import Store, connect
 
 Capture = Callable[..., EpisodeEvidence]
+NewHeader = Callable[[], Header]
 Scripted = Any
 
 GO = (1, 0.5, False, False, {})
@@ -35,26 +35,9 @@ def parts() -> list[RawPart]:
 
 
 @pytest.fixture
-def seen(parts: list[RawPart]) -> Recorder:
+def seen(parts: list[RawPart], header: NewHeader) -> Recorder:
     """A recorder that hands its parts over to a list."""
     return Recorder(header(), lambda of, part: parts.append(part))
-
-
-def header() -> Header:
-    return Header(
-        case=EvalCase("x", case_id="c"),
-        surroundings=None,
-        environment_id="e",
-        observer_id=None,
-        provenance=Provenance(),
-        seed=None,
-        options=None,
-        max_steps=None,
-        row_keys=None,
-        audited=False,
-        capture_steps=True,
-        closes=False,
-    )
 
 
 # What is held cannot change any more
@@ -247,7 +230,7 @@ class Interrupting:
 
 @pytest.mark.parametrize("observe", [None, dict], ids=["plain", "observed"])
 def test_an_interrupt_while_a_step_is_noted_leaves_its_row(
-    observe: Any, parts: list[RawPart]
+    observe: Any, parts: list[RawPart], header: NewHeader
 ) -> None:
     noting = Recorder(header(), lambda of, part: parts.append(part), observe)
     noting.reset(lambda: (0, {}))
@@ -317,7 +300,7 @@ def test_parts_are_handed_over_when_much_is_held(
 
 
 def test_large_things_anywhere_count_as_much(
-    parts: list[RawPart], monkeypatch: pytest.MonkeyPatch
+    parts: list[RawPart], monkeypatch: pytest.MonkeyPatch, header: NewHeader
 ) -> None:
     monkeypatch.setattr(recorder, "PART_BYTES", 200_000)
     large = np.zeros(4_000, np.uint8)

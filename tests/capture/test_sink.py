@@ -254,7 +254,7 @@ def test_a_part_that_the_caller_waits_with_is_queued_already(tmp_path, monkeypat
     def interrupt():
         raise Interrupted
 
-    monkeypatch.setattr(sink, "_make_room", interrupt)
+    monkeypatch.setattr(sink, "make_room", interrupt)
     with pytest.raises(Interrupted):
         record(sink, header(1))
     monkeypatch.undo()

@@ -561,8 +561,8 @@ def test_an_interrupt_while_it_is_seen_what_was_returned(
     second = captured._recorders[1]
     hand_over, interrupts = second.hand_over, [KeyboardInterrupt()]
 
-    def interrupted() -> None:
-        hand_over()
+    def interrupted(*known: int) -> None:
+        hand_over(*known)
         if interrupts:
             raise interrupts.pop()
 
@@ -1003,7 +1003,8 @@ def test_long_episodes_share_the_memory_that_one_may_take(
         held = []
         for k in range(300):
             captured.step(np.full(4, k % 7))
-            held.append(max(len(each.steps) for each in captured._recorders))
+            together = len(captured._lockstep._steps)
+            held.append(together + max(len(each.steps) for each in captured._recorders))
         captured.close()
         # 10 kB each, at about 250 bytes a step, looked at after 64 steps
         assert 30 < max(held) <= 64
