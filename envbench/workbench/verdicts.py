@@ -116,7 +116,8 @@ def _gathered(
         found = list(_findings_in_store(store, episode.episode_id))
     given = tuple(rules)
     if given:
-        found += _findings_now(episode, given)
+        said = {_fact(each) for each in found}
+        found += [each for each in _findings_now(episode, given) if _fact(each) not in said]
     found.sort(key=lambda each: each["step_index"])
     return results, found
 
@@ -195,6 +196,11 @@ def _findings_now(episode: EpisodeEvidence, rules: tuple[Rule, ...]) -> list[dic
         }
         for found in find_violations(episode, rules).findings
     ]
+
+
+def _fact(finding: dict[str, Any]) -> tuple[Any, ...]:
+    """What a finding says, whichever check said it."""
+    return tuple(finding[name] for name in _FINDING if name != "check_name")
 
 
 def _check(result: dict[str, Any], last: int) -> bytes:

@@ -274,6 +274,12 @@ def test_a_report_and_rules_give_the_same_findings_as_the_store(store):
         return {name: value for name, value in finding.items() if name != "check_name"}
 
     assert list(map(bare, by_rules)) == list(map(bare, by_store))
+    both = content_of(episode, report=report, rules=[rule, Forbid("/v")])["head"]["findings"]
+    # what a check has said already is not there again
+    assert [(each["rule"], each["check_name"]) for each in both] == [
+        ('Forbid("/v/**")', "no_forbidden_changes"),
+        ('Forbid("/v")', None),
+    ] * 2
 
 
 def test_steps_at_which_two_episodes_differ():

@@ -197,6 +197,42 @@ def test_bars_of_a_shorter_episode_stand_at_its_steps(open_episode):
     assert any(row == pytest.approx(at[1:7], abs=1) for row in found["rows"])
 
 
+def test_marks_of_one_step_do_not_lie_on_each_other(open_episode):
+    def rows(*values: tuple[int, int]) -> list[Any]:
+        return [{"v": [{"id": 1, "x": x}, {"id": 2, "x": y}]} for x, y in values]
+
+    def opened(states: list[Any]) -> View:
+        return open_episode(scripted(states), given={"rules": [Forbid("/v/**")]})
+
+    def tall(view: View) -> int:
+        return view.app.locator(".track canvas").evaluate("canvas => canvas.clientHeight")
+
+    apart = rows((0, 0), (7, 0), (0, 0), (0, 7), (0, 0))
+    together = rows((0, 0), (7, 0), (0, 7), (0, 0))  # put back and changed in one step
+    view = opened(together)
+    assert view.texts(".chip")[:2] == ["2 forbidden changes", "2 values put back"]
+    drawn = view.app.locator(".track canvas").evaluate(
+        """canvas => {
+            const { width, height } = canvas;
+            const style = getComputedStyle(canvas.parentElement);
+            const g = canvas.getContext("2d");
+            const x = Math.round(8 + (2.5 / 4) * (width - 16));
+            const column = g.getImageData(x - 2, 0, 1, height).data;
+            const rows = (name) => {
+                g.fillStyle = style.getPropertyValue(name).trim();
+                const [r, b] = [1, 5].map((i) => parseInt(g.fillStyle.slice(i, i + 2), 16));
+                return [...Array(height).keys()].filter(
+                    (y) => column[4 * y] === r && column[4 * y + 2] === b);
+            };
+            return { bad: rows("--eb-bad"), back: rows("--eb-back") };
+        }"""
+    )
+    assert len(drawn["bad"]) >= 4
+    assert len(drawn["back"]) >= 4
+    assert max(drawn["bad"]) < min(drawn["back"])
+    assert tall(view) == tall(opened(apart)) + 15
+
+
 # -- the state and its changes
 
 

@@ -1031,6 +1031,19 @@ function drawShape(g, shape, x, y, r) {
   }
 }
 
+/** Marks of one lane; where two of them would lie on each other, each kind has a lane of its own. */
+function lanesOf(kinds, marks) {
+  if (!kinds.length) return [];
+  const met = new Set();
+  for (const kind of kinds) {
+    for (const step of new Set(marks[kind] || [])) {
+      if (met.has(step)) return kinds.map((each) => [each]);
+      met.add(step);
+    }
+  }
+  return [kinds];
+}
+
 class Timeline {
   constructor(app) {
     this.app = app;
@@ -1044,7 +1057,7 @@ class Timeline {
     this.element = h("div", { class: "timeline" }, this.track, this.description);
     this.off = new Set();
     this.sides = app.episodes.map((episode) => {
-      const lanes = LANES.map((kinds) => kinds.filter((kind) => this.count(episode, kind) !== 0)).filter((kinds) => kinds.length);
+      const lanes = LANES.map((kinds) => kinds.filter((kind) => this.count(episode, kind) !== 0)).flatMap((kinds) => lanesOf(kinds, episode.marks));
       const line = episode.head.timeline;
       return { episode, lanes, reward: line.reward, changes: line.changes, height: lanes.length * 15 + (line.reward ? 22 : 0) + (line.changes ? 9 : 0) + 8 };
     });
