@@ -18,7 +18,7 @@ def test_a_smoke_run_prints_one_row_for_each_size() -> None:
     )
     assert run.returncode == 0, run.stderr
     head, _, *rows, _, measured = run.stdout.strip().splitlines()
-    assert "| envbench | RecordEpisodeStatistics |" in head
+    assert "| envbench | copies | RecordEpisodeStatistics |" in head
     assert [row.split("|")[1].strip() for row in rows] == [
         "2 sync, 500 steps",
         "8 sync, 500 steps",
