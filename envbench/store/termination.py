@@ -64,27 +64,37 @@ class uninterrupted:  # noqa: N801 - likewise
     `handing_over`, and so is not for what is done in every step.
     """
 
-    __slots__ = ("_before", "_frame", "_noted")
+    __slots__ = ("_before", "_noted")
 
     def __enter__(self) -> None:
         self._before: dict[int, Handler] = {}
-        self._noted: int | None = None
-        self._frame: FrameType | None = None
-        if _is_main_thread():
+        self._noted: dict[int, FrameType | None] = {}
+        if not _is_main_thread():
+            return
+        try:
             for number in _INTERRUPTS:
                 before = signal.getsignal(number)
                 if callable(before):
                     self._before[number] = before
                     signal.signal(number, self._note)
+        except BaseException:  # the other signal, whose handler was not set yet
+            self._restore()
+            raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted, self._frame = number, frame
+        self._noted[number] = frame
 
-    def __exit__(self, *raised: object) -> None:
+    def _restore(self) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
-        if self._noted is not None:
-            number, frame, self._frame = self._noted, self._frame, None
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._restore()
+        except BaseException:  # one whose handler is back
+            self._restore()
+            raise
+        for number, frame in sorted(self._noted.items()):
             self._before[number](number, frame)
 
 
