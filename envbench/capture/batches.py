@@ -60,6 +60,18 @@ def sampler(single: Any, n: int) -> Callable[[Any], Any]:
     return take
 
 
+def owned(held: Any) -> Any:
+    """A part that is held, no longer a view that keeps the whole batch in memory."""
+    kind = type(held)
+    if kind is ndarray:
+        return held if held.base is None else held.copy()
+    if kind is dict:
+        return {key: owned(value) for key, value in held.items()}
+    if kind is tuple:
+        return tuple([owned(value) for value in held])
+    return held
+
+
 def numbers(batch: Any, n: int) -> list[Any]:
     """The rewards in a batch, or the flags: as Python's own where that is exact, held."""
     if type(batch) is ndarray and batch.ndim == 1 and len(batch) == n:

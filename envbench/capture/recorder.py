@@ -35,7 +35,9 @@ PART_BYTES = 16_000_000
 """… or when this much is held, whichever comes first."""
 
 _PART_AT_LEAST = 1_000_000
-_LOOK_AFTER = 64
+
+_UNLOOKED = 64
+"""It is looked after the first step of a part how much that is, and then at least every so many."""
 _FEW_MEMBERS = 64
 
 Observe = Callable[[], Mapping[str, Any]]
@@ -168,6 +170,16 @@ Row = RawStep | PlainRow | SharedStep
 
 
 @dataclass(slots=True)
+class Notice:
+    """Whether a failure to write is due to be said before the next step.
+
+    A step that was taken returns what the environment returned, whatever became of its record.
+    """
+
+    due: bool = False
+
+
+@dataclass(slots=True)
 class RawReset:
     """The reset as it was seen; `result` is `NOTHING` when it failed."""
 
@@ -272,6 +284,7 @@ class Recorder:
         fetch: brings the steps that are held elsewhere, if some may be.
         limit: when so many are held, it is time to look how much that is.
         share: how many recorders in step share the memory that one may hold.
+        notice: is due when what was handed over can be put nowhere.
     """
 
     def __init__(
@@ -284,7 +297,7 @@ class Recorder:
         self.header = header
         self.steps: list[Row] = []
         self.fetch: Callable[[], None] | None = None
-        self.limit = _LOOK_AFTER
+        self.limit = 1
         self.terminated = False
         self.truncated = False
         self.failed = False
@@ -293,6 +306,7 @@ class Recorder:
         self.after_end = 0
         self.parts = 0
         self.share = 1
+        self.notice = Notice()
         # of the steps that were handed over: how many, and the last
         self._handed = 0
         self._last: Row | None = None
@@ -386,17 +400,22 @@ class Recorder:
             ended = perf_counter_ns()
             self.note_step(held, result, started, ended)
         except BaseException as error:
-            if result is NOTHING:
-                self.note_raised(held, error, started, perf_counter_ns())
-            else:  # an interrupt, while it was noted what came of the step
-                self._note_again(held, result, error, started, ended)
+            try:
+                self._make_up(held, result, error, started, ended)
+            except BaseException:  # another interrupt
+                self._make_up(held, result, error, started, ended)
+                raise
             raise
         return result
 
-    def _note_again(
+    def _make_up(
         self, held: Any, result: Any, error: BaseException, started: int, ended: int
     ) -> None:
-        """Note what an interrupt kept from being noted of a step, and only that."""
+        """Note of a step what was not noted: that it raised, or what an interrupt cut short."""
+        if result is NOTHING:
+            if not self.has(started):
+                self.note_raised(held, error, started, perf_counter_ns())
+            return
         try:
             if not self.has(started):
                 self.note_step(held, result, started, ended)
@@ -514,8 +533,9 @@ class Recorder:
         return described
 
     def issue(self, text: str) -> None:
-        """Record a sentence on what the record does not cover."""
-        self._issues.append(text)
+        """Record a sentence on what the record does not cover, once in a part."""
+        if text not in self._issues:
+            self._issues.append(text)
 
     def see(self, phase: str) -> RawState:
         """Read the state, and the audit, if there is an observer for them."""
@@ -560,12 +580,12 @@ class Recorder:
             self._weighed, size = held, self._weight
             most = max(PART_BYTES // self.share, min(PART_BYTES, _PART_AT_LEAST))
             if size < most:
-                # enough room for what is held once more, at the size that steps had so far
+                # room for what is held once more, or some steps, at the size that they had so far
                 room = int((most - size) * held / size) + 1
-                self.limit = held + min(room, held, PART_STEPS - held)
+                self.limit = held + min(room, max(held, _UNLOOKED), PART_STEPS - held)
                 return
         self._hand_over(None)
-        self.limit = _LOOK_AFTER
+        self.limit = 1
 
     def deliver_to(self, deliver: Callable[[Recorder, RawPart], None]) -> None:
         """Hand over to another taker from now on."""

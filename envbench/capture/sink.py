@@ -205,7 +205,7 @@ class Sink:
             self._enqueue(_Item(episode_id, lambda: encode(raw), last, _raw_weight(raw)), raw)
         self.make_room()
         if self._held and not last:
-            self.raise_failure()
+            recorder.notice.due = True
 
     def _take_in_child(self, encode: Encode, recorder: Recorder, raw: RawPart) -> None:
         episode_id = recorder.header.episode_id

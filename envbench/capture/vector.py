@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, NoReturn
@@ -23,14 +23,23 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from envbench.capture.batches import infos_of, numbers, sampler
+from envbench.capture.batches import infos_of, numbers, owned, sampler
 from envbench.capture.frames import FrameReader, frame_kind
 from envbench.capture.guard import OutOfOrder
 from envbench.capture.lockstep import Lockstep
 from envbench.capture.loops import drop, end_of, seed_of, times
 from envbench.capture.own_state import OwnState, own_state
 from envbench.capture.provenance import Provenance, require_count, with_run
-from envbench.capture.recorder import NOTHING, Header, PlainRow, Recorder, SharedStep, hold, is_true
+from envbench.capture.recorder import (
+    NOTHING,
+    Header,
+    Notice,
+    PlainRow,
+    Recorder,
+    SharedStep,
+    hold,
+    is_true,
+)
 from envbench.capture.sink import Sink, Target, release, require_frames, sink_for
 from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
@@ -87,7 +96,10 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         self._apart = [True] * self._n
         # its steps after an end that are in no episode
         self._late = [0] * self._n
-        self._unsaid = False
+        # when its reset began that failed last
+        self._failed_resets = [0] * self._n
+        self._notice = Notice()
+        self._to_write = False
         self._failed = False
         # sees the steps while every episode goes on; otherwise, of this step: each environment's
         # recorder as the step met it and whether it may be apart, and the next one to see
@@ -132,10 +144,11 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             ended = perf_counter_ns()
             self._see_reset(chosen, begin, result, started, ended)
         except BaseException as error:
-            if result is not NOTHING:  # an interrupt, while it was seen what came of the reset
-                self._see_reset(chosen, begin, result, started, ended)
-            elif sound:
-                self._see_failed_reset(chosen, begin, error, started, perf_counter_ns())
+            try:
+                self._make_up_reset(chosen, begin, result, error, started, ended, sound=sound)
+            except BaseException:  # another interrupt
+                self._make_up_reset(chosen, begin, result, error, started, ended, sound=sound)
+                raise
             raise
         return result  # type: ignore[no-any-return]
 
@@ -144,10 +157,15 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
 
         Raises:
             OutOfOrder: before the first reset, and after a reset of all that failed.
-            WriteFailed: before anything is stepped, when an environment reset itself in the last
-                step and episodes could not be written since this was last said.
+            WriteFailed: before anything is stepped, when in the last step an environment reset
+                itself, an episode was written that was to be written at once, or a part of a long
+                one can be put nowhere, and what could not be written was not said yet.
         """
-        lockstep = self._lockstep or self._get_ready()
+        lockstep = self._lockstep
+        if lockstep is None or self._notice.due:
+            lockstep = self._get_ready()
+        if type(actions) is not np.ndarray and isinstance(actions, Iterator):
+            actions = list(actions)  # which can be read twice
         held, result = self._actions(actions), NOTHING
         started = ended = perf_counter_ns()
         try:
@@ -156,10 +174,11 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             if lockstep is None or not lockstep.see(held, result, started, ended):
                 self._see(held, result, started, ended)
         except BaseException as error:
-            if result is NOTHING:
-                self._see_raised(held, error, started, perf_counter_ns())
-            else:  # an interrupt, while it was seen what came of the step
-                self._see(held, result, started, ended, again=True)
+            try:
+                self._make_up(held, result, error, started, ended)
+            except BaseException:  # another interrupt
+                self._make_up(held, result, error, started, ended)
+                raise
             raise
         return result
 
@@ -259,6 +278,23 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
                 recorder = self._recorders[i] or self._begin(i, begin)
                 recorder.note_reset(result, started, ended)
 
+    def _make_up_reset(
+        self,
+        chosen: Sequence[int],
+        begin: _Begin,
+        result: Any,
+        error: BaseException,
+        started: int,
+        ended: int,
+        *,
+        sound: bool,
+    ) -> None:
+        """See of a reset what was not seen: that it failed, or what an interrupt cut short."""
+        if result is not NOTHING:
+            self._see_reset(chosen, begin, result, started, ended)
+        elif sound:
+            self._see_failed_reset(chosen, begin, error, started, perf_counter_ns())
+
     def _see_failed_reset(
         self,
         chosen: Sequence[int],
@@ -269,12 +305,14 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> None:
         """One of the environments raised: which, and which others were reset, is not told."""
         for i in chosen:
-            recorder = self._begin(i, begin)
+            if self._failed_resets[i] == started:
+                continue  # it was seen before an interrupt
+            recorder = self._recorders[i] or self._begin(i, begin)
             if len(chosen) > 1:
                 recorder.issue(f"note: {_shared(len(chosen), 'reset')}")
             recorder.note_failed_reset(error, started, ended)
             recorder.finish("error" if isinstance(error, Exception) else "interrupted")
-            self._recorders[i], self._apart[i] = None, True
+            self._recorders[i], self._apart[i], self._failed_resets[i] = None, True, started
         if self._at_once:
             self._open_sink().wait()
 
@@ -315,7 +353,7 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             header.max_steps = own.max_steps
             unknown = own.identify(header)
         recorder = self._open_sink().recorder(header)
-        recorder.share = self._n
+        recorder.share, recorder.notice = self._n, self._notice
         if unknown is not None:
             recorder.issue(unknown)
         if own is not None and self._given_case is None:
@@ -335,9 +373,11 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         """Get ready for a step; in lockstep, if nothing but a step is to be expected."""
         if not any(self._recorders):
             raise OutOfOrder("step before reset: call reset() first")
-        if self._unsaid:
-            self._unsaid = False
+        if self._notice.due:
+            self._notice.due = False
             self._open_sink().raise_failure()
+        if self._lockstep is not None:
+            return self._lockstep
         self._draw_anew()
         self._todo, self._at = list(zip(self._recorders, self._apart, strict=True)), 0
         if not self._failed and True not in self._apart:
@@ -383,17 +423,22 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             ended,
         )
         ends, cuts = numbers(terminated, n), numbers(truncated, n)
+        # what few would keep is not kept for all
+        few = 2 * self._apart.count(True) > n
         while self._at < n:
             i = self._at
             recorder, apart = self._todo[i]
             if recorder is None or apart or ends[i] is not False or cuts[i] is not False:
-                self._see_apart(i, recorder, step.of(i), ends[i], cuts[i], again=again)
+                self._see_apart(i, recorder, owned(step.of(i)), ends[i], cuts[i], again=again)
             else:
                 if not (again and recorder.has(started)):
-                    recorder.steps.append(step)
+                    recorder.steps.append(owned(step.of(i)) if few else step)
                 if len(recorder.steps) >= recorder.limit:
                     recorder.hand_over()
             self._at += 1
+        if self._to_write:
+            self._open_sink().wait()
+            self._to_write, self._notice.due = False, True
 
     def _see_apart(
         self,
@@ -435,11 +480,20 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         self, i: int, before: Recorder, held: tuple[Any, Any], started: int, ended: int
     ) -> None:
         """See that an environment reset itself in a step, after the episode before."""
-        self._unsaid = True
+        self._notice.due = True
         recorder = self._recorders[i]
         if recorder is None or recorder is before:
             recorder = self._begin(i, _BY_ITSELF)
         recorder.note_held_reset(held, started, ended)
+
+    def _make_up(
+        self, held: Any, result: Any, error: BaseException, started: int, ended: int
+    ) -> None:
+        """See of a step what was not seen: that it raised, or what an interrupt cut short."""
+        if result is NOTHING:
+            self._see_raised(held, error, started, perf_counter_ns())
+        else:
+            self._see(held, result, started, ended, again=True)
 
     def _see_raised(self, held: Any, error: BaseException, started: int, ended: int) -> None:
         """One of the environments raised: which, and which others were stepped, is not told."""
@@ -450,7 +504,13 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             if recorder is not None and not recorder.ended:
                 if self._n > 1:
                     recorder.issue(f"note: {_shared(self._n, 'stepped')}")
-                recorder.note_raised(held[i], error, started, ended)
+                if self._mode is not AutoresetMode.DISABLED:
+                    recorder.issue(
+                        "step: one that raised may have ended the episode; then what follows it is"
+                        " of the next one"
+                    )
+                if not recorder.has(started):
+                    recorder.note_raised(held[i], error, started, ended)
 
     def _recovered(self) -> None:
         """A step was taken after one that raised."""
@@ -470,8 +530,7 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             sink.settle_later(recorder, lambda: recorder.finish(end_of(recorder)))
         else:
             recorder.finish(end_of(recorder))
-        if self._at_once:
-            sink.flush()
+        self._to_write = self._at_once
 
     def _part(self) -> None:
         """Let each recorder see for itself, and have all that was seen for it."""
@@ -484,16 +543,22 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         """Seal the episodes that are open of some environments."""
         self._part()
         for i in chosen:
-            recorder, self._recorders[i], self._apart[i] = self._recorders[i], None, True
-            if recorder is None:
-                continue
-            if recorder.ended:
-                (sink or self._open_sink()).settle(recorder)
-                recorder.finish(end_of(recorder))
-            else:
-                recorder.finish("error" if recorder.failed else early)
+            try:
+                self._seal(i, early, sink)
+            except BaseException:  # an interrupt: no further step may go to a sealed recorder
+                self._seal(i, early, sink)
+                raise
         if self._at_once:
             (sink or self._open_sink()).wait()
+
+    def _seal(self, i: int, early: str, sink: Sink | None) -> None:
+        recorder = self._recorders[i]
+        if recorder is not None and recorder.ended:
+            (sink or self._open_sink()).settle(recorder)
+            recorder.finish(end_of(recorder))
+        elif recorder is not None:
+            recorder.finish("error" if recorder.failed else early)
+        self._recorders[i], self._apart[i] = None, True
 
     def _open_sink(self) -> Sink:
         if self._sink is None:

@@ -171,25 +171,38 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             if self._own is not None and self._given_case is None:
                 self._own.take_case(recorder)
         except BaseException as error:
-            ending = "error" if isinstance(error, Exception) else "interrupted"
-            recorder.finish(ending, state=recorder.see("observe_final"))
-            if self._at_once:
-                sink.wait()
+            try:
+                self._failed_reset(recorder, error)
+            except BaseException:  # another interrupt
+                self._failed_reset(recorder, error)
+                raise
             raise
         self._recorder = recorder
         return result  # type: ignore[no-any-return]
+
+    def _failed_reset(self, recorder: Recorder, error: BaseException) -> None:
+        if not recorder.sealed:
+            ending = "error" if isinstance(error, Exception) else "interrupted"
+            recorder.finish(ending, state=recorder.see("observe_final"))
+        if self._at_once:
+            self._open_sink().wait()
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step.
 
         Raises:
             OutOfOrder: before the first reset, and after a reset that failed.
+            WriteFailed: before anything is stepped, when the episode is so long that a part of it
+                was handed over, and it can be put nowhere; once for each such part.
         """
         recorder = self._recorder
         if recorder is None:
             raise OutOfOrder("step before reset: call reset() first")
         if recorder.terminated or recorder.truncated:
             return self._step_after_end(recorder, action)
+        if recorder.notice.due:
+            recorder.notice.due = False
+            self._open_sink().raise_failure()
         result = recorder.step(action, self.env.step)
         if recorder.terminated or recorder.truncated:
             self._ended(recorder)
@@ -291,7 +304,14 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
 
     def _end(self, early: str, state: RawState, sink: Sink | None = None) -> None:
         """Seal the episode that is open, if one is."""
-        recorder, self._recorder = self._recorder, None
+        try:
+            self._seal(early, state, sink)
+        except BaseException:  # an interrupt: no further step may go to a sealed recorder
+            self._seal(early, state, sink)
+            raise
+
+    def _seal(self, early: str, state: RawState, sink: Sink | None) -> None:
+        recorder = self._recorder
         if recorder is None:
             return
         if recorder is self._settling:
@@ -302,6 +322,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             recorder.finish("error", state=state)
         else:
             recorder.finish(self._own.ending(early) if self._own else early, state=state)
+        self._recorder = None
         self._episodes.clear()
         if self._at_once:
             (sink or self._open_sink()).wait()
