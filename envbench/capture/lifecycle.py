@@ -314,9 +314,9 @@ class _Keeping:
     def take(self, recorder: Recorder, raw: RawPart) -> None:
         """Take a part from the recorder."""
         with uninterrupted(), handing_over(), self._taking:
-            raw.taken = True
-            if self._parts and self._parts[-1].seal is not None:
+            if raw.taken or (self._parts and self._parts[-1].seal is not None):
                 return
+            raw.taken = True
             part = self._encoder.encode(raw)
             if self._sink is not None:
                 self._sink.put(part)

@@ -310,6 +310,7 @@ class Recorder:
         # of the steps that were handed over: how many, and the last
         self._handed = 0
         self._last: Row | None = None
+        self._untaken: RawPart | None = None
         # of how many of the steps that are held the weight is known, and what it is
         self._weighed = self._weight = 0
         self._deliver = deliver
@@ -553,6 +554,7 @@ class Recorder:
     ) -> None:
         """End the episode and hand over the rest of it."""
         if self.sealed:
+            self._deliver_left()
             return
         if self.fetch is not None:
             self.fetch()
@@ -606,6 +608,7 @@ class Recorder:
         return {"phase": phase, "type": type(error).__name__, "message": describe_error(error)}
 
     def _hand_over(self, ending: RawEnding | None, issues: Sequence[str] = ()) -> None:
+        self._deliver_left()
         issues = [*self._issues, *issues]
         part = RawPart(self._reset, self.steps, self._errors, issues, self._events, ending)
         handed, last = self._handed + len(part.steps), part.steps[-1] if part.steps else self._last
@@ -615,12 +618,21 @@ class Recorder:
         self._weighed = self._weight = 0
         self.parts += 1
         self.sealed = self.sealed or ending is not None
+        self._untaken = part
+        self._deliver_left()
+
+    def _deliver_left(self) -> None:
+        """Deliver the last part, if that was not done or an interrupt came before it was taken."""
+        part = self._untaken
+        if part is None:
+            return
         try:
             self._deliver(self, part)
         except BaseException:
             if not part.taken:
                 self._deliver(self, part)
             raise
+        self._untaken = None
 
     def _append(self, step: RawStep, *, shows: bool = True) -> None:
         self.steps.append(step)

@@ -209,9 +209,9 @@ class Sink:
 
     def _take_in_child(self, encode: Encode, recorder: Recorder, raw: RawPart) -> None:
         episode_id = recorder.header.episode_id
-        raw.taken = True
-        if episode_id not in self._open:
+        if raw.taken or episode_id not in self._open:
             return
+        raw.taken = True
         if raw.ending is not None:
             del self._open[episode_id]
         if raw.ending is None or recorder.n_steps > self._at_fork.get(episode_id, -1):
@@ -222,6 +222,8 @@ class Sink:
         with handing_over(), self._lock:
             # nothing is called until it is all done, so that no interrupt can come in between
             if raw is not None:
+                if raw.taken:
+                    return
                 raw.taken = True
                 if item.episode_id not in self._open:
                     return  # it was sealed by another thread, at exit, while this one was going on

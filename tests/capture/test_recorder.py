@@ -267,6 +267,26 @@ def test_an_episode_is_finished_once(seen: Recorder, parts: list[RawPart]) -> No
     assert [part.ending and part.ending.ending for part in parts] == ["policy_stop"]
 
 
+def test_a_part_that_nobody_took_is_not_lost(header: NewHeader) -> None:
+    taken: list[RawPart] = []
+    interrupts = [KeyboardInterrupt(), KeyboardInterrupt()]
+
+    def take(of: Recorder, part: RawPart) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        taken.append(part)
+
+    noting = Recorder(header(), take)
+    noting.reset(lambda: (0, {}))
+    noting.step(1, lambda action: GO)
+    with pytest.raises(KeyboardInterrupt):
+        noting.finish("terminated")
+    noting.finish("interrupted")  # as at exit, for what is open then
+    noting.finish("interrupted")
+    (part,) = taken
+    assert (part.ending and part.ending.ending, len(part.steps)) == ("terminated", 1)
+
+
 # Parts
 
 
