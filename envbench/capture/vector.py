@@ -192,11 +192,11 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         try:
             self.env.close(**kwargs)
         finally:
-            sink, self._sink = self._sink, None
-            if sink is not None:
+            if self._sink is not None:
                 self._dropped.detach()
-                self._unkept = sink
-                self._end(range(self._n), "closed_early", sink)
+                self._end(range(self._n), "closed_early")
+                self._unkept = sink = self._sink
+                self._sink = None
                 release(sink)
                 self._unkept = None
             elif self._unkept is not None:
@@ -539,22 +539,22 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
             self._todo, self._at = list(zip(self._recorders, self._apart, strict=True)), 0
             self._lockstep = None
 
-    def _end(self, chosen: Iterable[int], early: str, sink: Sink | None = None) -> None:
+    def _end(self, chosen: Iterable[int], early: str) -> None:
         """Seal the episodes that are open of some environments."""
         self._part()
         for i in chosen:
             try:
-                self._seal(i, early, sink)
+                self._seal(i, early)
             except BaseException:  # an interrupt: no further step may go to a sealed recorder
-                self._seal(i, early, sink)
+                self._seal(i, early)
                 raise
         if self._at_once:
-            (sink or self._open_sink()).wait()
+            self._open_sink().wait()
 
-    def _seal(self, i: int, early: str, sink: Sink | None) -> None:
+    def _seal(self, i: int, early: str) -> None:
         recorder = self._recorders[i]
         if recorder is not None and recorder.ended:
-            (sink or self._open_sink()).settle(recorder)
+            self._open_sink().settle(recorder)
             recorder.finish(end_of(recorder))
         elif recorder is not None:
             recorder.finish("error" if recorder.failed else early)

@@ -220,12 +220,11 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             state = self._see_last()
             super().close()
         finally:
-            sink, self._sink = self._sink, None
-            if sink is not None:
+            if self._sink is not None:
                 self._dropped.detach()
-                self._unkept = sink
-                self._end("closed_early", state, sink)
-                self._recorder = None
+                self._end("closed_early", state)
+                self._unkept = sink = self._sink
+                self._sink = None
                 release(sink)
                 self._unkept = None
             elif self._unkept is not None:
@@ -302,20 +301,20 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
             return UNSEEN
         return recorder.see("observe_final")
 
-    def _end(self, early: str, state: RawState, sink: Sink | None = None) -> None:
+    def _end(self, early: str, state: RawState) -> None:
         """Seal the episode that is open, if one is."""
         try:
-            self._seal(early, state, sink)
+            self._seal(early, state)
         except BaseException:  # an interrupt: no further step may go to a sealed recorder
-            self._seal(early, state, sink)
+            self._seal(early, state)
             raise
 
-    def _seal(self, early: str, state: RawState, sink: Sink | None) -> None:
+    def _seal(self, early: str, state: RawState) -> None:
         recorder = self._recorder
         if recorder is None:
             return
         if recorder is self._settling:
-            (sink or self._open_sink()).settle(recorder)
+            self._open_sink().settle(recorder)
         elif recorder.ended:  # an interrupt came between the last step and its settling
             recorder.finish(end_of(recorder), state=state)
         elif recorder.failed:
@@ -325,7 +324,7 @@ class EpisodeCaptureWrapper(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstru
         self._recorder = None
         self._episodes.clear()
         if self._at_once:
-            (sink or self._open_sink()).wait()
+            self._open_sink().wait()
 
 
 def capture_episodes(

@@ -235,6 +235,7 @@ def test_one_environment(step: int, second: bool, store: Store) -> None:
                             ready = 0
                         except ValueError:
                             pass
+                    captured.close()
         assert len(env.log) == 3 * LENGTH
         captured.close()
         return [env.log]
@@ -268,6 +269,7 @@ def test_a_vector(step: int, second: bool, mode: AutoresetMode, store: Store) ->
                             ready = True
                         steps += 1
                         captured.step(np.array([10 * steps, 10 * steps + 3]))
+                    captured.close()
         captured.close()
         return [env.log for env in envs.envs]
 
@@ -291,6 +293,7 @@ def test_a_vector_that_raises_and_is_reset_early(step: int, store: Store) -> Non
                         steps += 1
                         with contextlib.suppress(ValueError):
                             captured.step(np.array([steps]))
+                    captured.close()
         captured.close()
         return [env.log for env in envs.envs]
 
