@@ -37,7 +37,7 @@ PART_BYTES = 16_000_000
 _PART_AT_LEAST = 1_000_000
 
 _UNLOOKED = 64
-"""It is looked after the first step of a part how much that is, and then at least every so many."""
+"""How many steps may be held before it is looked how much that is."""
 _FEW_MEMBERS = 64
 
 Observe = Callable[[], Mapping[str, Any]]
@@ -297,7 +297,7 @@ class Recorder:
         self.header = header
         self.steps: list[Row] = []
         self.fetch: Callable[[], None] | None = None
-        self.limit = 1
+        self.limit = _UNLOOKED
         self.terminated = False
         self.truncated = False
         self.failed = False
@@ -378,6 +378,7 @@ class Recorder:
         """See what a reset returned that is held already."""
         self._began_ns = min(self._began_ns, started)
         self._reset = RawReset(held, UNSEEN, started, ended)
+        self._look_after(_size(held))
         self._reset.state = self.see("observe_reset")
         self._reset.frame = self._look()
 
@@ -576,18 +577,26 @@ class Recorder:
             last: of so many steps, the last ones, it is known how much they take.
             size: that many bytes.
         """
-        held = len(self.steps)
+        held, of_one = len(self.steps), 0
         if held < PART_STEPS:
             self._weight += size + sum(map(weight, self.steps[self._weighed : held - last]))
-            self._weighed, size = held, self._weight
-            most = max(PART_BYTES // self.share, min(PART_BYTES, _PART_AT_LEAST))
-            if size < most:
+            self._weighed, of_one = held, self._weight // held
+            room = (self._most - self._weight) // max(1, of_one)
+            if room > 0:
                 # room for what is held once more, or some steps, at the size that they had so far
-                room = int((most - size) * held / size) + 1
                 self.limit = held + min(room, max(held, _UNLOOKED), PART_STEPS - held)
                 return
         self._hand_over(None)
-        self.limit = 1
+        self._look_after(of_one)
+
+    @property
+    def _most(self) -> int:
+        """How many bytes may be held."""
+        return max(PART_BYTES // self.share, min(PART_BYTES, _PART_AT_LEAST))
+
+    def _look_after(self, size: int) -> None:
+        """Look how much is held when it may be enough, if steps take about so many bytes."""
+        self.limit = max(1, min(_UNLOOKED, self._most // max(1, size)))
 
     def deliver_to(self, deliver: Callable[[Recorder, RawPart], None]) -> None:
         """Hand over to another taker from now on."""

@@ -45,6 +45,9 @@ from envbench.capture.surroundings import Surroundings
 from envbench.evidence.case import EvalCase
 from envbench.evidence.tagged import Missing, keep
 
+SMALL_BATCH = 65_536
+"""Bytes of observations that one environment may keep of all, for as long as it holds its part."""
+
 
 class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     """Records every episode that is played in a vector environment; see `capture_vector`."""
@@ -414,28 +417,31 @@ class VectorCaptureWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
                 self._at += 1
             return
         observations, rewards, terminated, truncated, infos = result
+        taken = self._observations(observations)
         step = SharedStep(
             actions,
-            self._observations(observations),
+            taken,
             numbers(rewards, n),
             None if type(infos) is dict and not infos else infos_of(infos, n),
             started,
             ended,
         )
         ends, cuts = numbers(terminated, n), numbers(truncated, n)
-        # what few would keep is not kept for all
-        few = 2 * self._apart.count(True) > n
-        while self._at < n:
-            i = self._at
+        # of a large batch, what few would keep is not kept for all
+        is_small = type(taken) is np.ndarray and taken.nbytes <= SMALL_BATCH
+        few = not is_small and 2 * self._apart.count(True) > n
+        for i in range(self._at, n):
+            self._at = i
             recorder, apart = self._todo[i]
             if recorder is None or apart or ends[i] is not False or cuts[i] is not False:
-                self._see_apart(i, recorder, owned(step.of(i)), ends[i], cuts[i], again=again)
+                row = step.of(i) if is_small else owned(step.of(i))
+                self._see_apart(i, recorder, row, ends[i], cuts[i], again=again)
             else:
                 if not (again and recorder.has(started)):
                     recorder.steps.append(owned(step.of(i)) if few else step)
                 if len(recorder.steps) >= recorder.limit:
                     recorder.hand_over()
-            self._at += 1
+        self._at = n
         if self._to_write:
             self._open_sink().wait()
             self._to_write, self._notice.due = False, True
